@@ -1,0 +1,593 @@
+//! Admission: one commit for a group, every event once.
+
+use std::collections::{BTreeSet, HashMap};
+
+use app::model::{Detail, Fact, FactKind, Freeze, Reason, Stamp, State};
+
+use super::engine::{Batch, Engine, Value, same};
+use super::rows::{Stored, Extra, detail_text, outbox_row, view};
+use super::{Admission, Admitted, Error, SqlStore};
+use crate::domain::{Phase, Record};
+
+/// So many meetings of one kind are facts; after them one a minute, with a count.
+const NOTES_FIRST: i64 = 20;
+const NOTES_EVERY: i64 = 60_000_000;
+
+/// A key and an event that were admitted together.
+#[derive(Debug, Clone)]
+struct Known {
+    key: String,
+    event_id: String,
+    record_id: String,
+    content_hash: String,
+    is_purged: bool,
+}
+
+/// What admissions met, while a group is folded: rows of the database and of this group alike.
+#[derive(Debug, Default)]
+struct Met {
+    by_key: HashMap<String, usize>,
+    by_event: HashMap<String, usize>,
+    known: Vec<Known>,
+    by_token: HashMap<String, String>,
+    by_window: HashMap<(String, String, String), String>,
+    records: HashMap<String, Stored>,
+}
+
+impl Met {
+    fn learn(&mut self, known: Known) {
+        let at = self.known.len();
+        self.by_key.insert(known.key.clone(), at);
+        self.by_event.insert(known.event_id.clone(), at);
+        self.known.push(known);
+    }
+
+    fn learn_record(&mut self, stored: Stored) {
+        let (record, extra) = (&stored.record, &stored.extra);
+        if let Some(token) = &extra.token_id {
+            self.by_token.insert(token.clone(), record.id.clone());
+        }
+        if let (Some(seller), Some(window)) = (&extra.seller_id, &extra.request_window) {
+            let key = (seller.clone(), extra.purpose.clone(), window.clone());
+            self.by_window.insert(key, record.id.clone());
+        }
+        self.records.insert(record.id.clone(), stored);
+    }
+}
+
+/// What one request of the group comes to, before it is written.
+enum Fold {
+    New,
+    Replay { record_id: String, kind: FactKind },
+    Conflict { record_id: Option<String>, code: &'static str },
+    Invalid(&'static str, &'static str),
+    Purged,
+}
+
+/// A meeting that is to be noted on a record.
+struct Meeting {
+    record_id: String,
+    kind: FactKind,
+    code: Option<&'static str>,
+    client_id: String,
+}
+
+impl<E: Engine> SqlStore<E> {
+    /// Folds a group of requests into one commit.
+    pub(super) async fn admit_group(&self, requests: &[Admission]) -> Result<Vec<Admitted>, Error> {
+        let mut tx = self.engine.begin().await?;
+        let now = self.env.clock.now();
+        let mut met = Self::meet(&mut tx, requests).await?;
+        let mut new = Vec::new();
+        let mut aliases = Vec::new();
+        let mut meetings = Vec::new();
+        let mut folds = Vec::with_capacity(requests.len());
+        for request in requests {
+            let fold = fold(&met, request);
+            match &fold {
+                Fold::New => {
+                    let stored = admitted(request, now);
+                    met.learn(known(request, &request.id));
+                    met.learn_record(stored);
+                    new.push(request);
+                    aliases.push((request, request.id.clone()));
+                }
+                Fold::Replay { record_id, kind } => {
+                    if *kind == FactKind::WindowConverged {
+                        met.learn(known(request, record_id));
+                        aliases.push((request, record_id.clone()));
+                    }
+                    meetings.push(meeting(request, record_id, *kind, None));
+                }
+                Fold::Conflict { record_id: Some(record_id), code } => {
+                    meetings.push(meeting(request, record_id, FactKind::AdmissionConflict, Some(*code)));
+                }
+                Fold::Conflict { .. } | Fold::Invalid(..) | Fold::Purged => {}
+            }
+            folds.push(fold);
+        }
+        if new.is_empty() && aliases.is_empty() && meetings.is_empty() {
+            let freezes = Self::active_freezes(&mut tx).await?;
+            E::commit(tx).await?;
+            return Ok(self.answers(requests, folds, &met, &freezes));
+        }
+        let mut facts: Vec<Fact> = Vec::new();
+        for request in &new {
+            if let Some(stored) = met.records.get(&request.id) {
+                facts.push(admitted_fact(stored, &request.client_id));
+            }
+        }
+        let mut touched = BTreeSet::new();
+        self.note_meetings(&mut tx, &mut met, meetings, &mut facts, &mut touched, now).await?;
+        self.insert_admitted(&mut tx, &new, &met).await?;
+        Self::insert_keys(&mut tx, &aliases, now).await?;
+        self.insert_facts(&mut tx, &facts).await?;
+        Self::update_counts(&mut tx, &new, &met, &touched).await?;
+        let freezes = Self::active_freezes(&mut tx).await?;
+        E::commit(tx).await?;
+        Ok(self.answers(requests, folds, &met, &freezes))
+    }
+
+    fn answers(
+        &self,
+        requests: &[Admission],
+        folds: Vec<Fold>,
+        met: &Met,
+        freezes: &[Freeze],
+    ) -> Vec<Admitted> {
+        let policy = &self.env.rules.policy;
+        requests
+            .iter()
+            .zip(folds)
+            .map(|(request, fold)| match fold {
+                Fold::New => match met.records.get(&request.id) {
+                    Some(stored) => Admitted::New(view(stored, freezes, policy)),
+                    None => Admitted::Purged,
+                },
+                Fold::Replay { record_id, .. } => match met.records.get(&record_id) {
+                    Some(stored) => Admitted::Replay(view(stored, freezes, policy)),
+                    None => Admitted::Purged,
+                },
+                Fold::Conflict { code, .. } => Admitted::Conflict(code),
+                Fold::Invalid(field, code) => Admitted::Invalid(field, code),
+                Fold::Purged => Admitted::Purged,
+            })
+            .collect()
+    }
+
+    /// Reads everything that this group could meet.
+    async fn meet(tx: &mut E::Tx, requests: &[Admission]) -> Result<Met, Error> {
+        let mut met = Met::default();
+        let mut batch = Batch::new(
+            "SELECT idempotency_key, event_id, record_id, content_hash, purged_at FROM admissions
+             WHERE idempotency_key IN ",
+        );
+        batch.list(requests.iter().map(|r| &r.idempotency_key));
+        batch.push(" UNION SELECT idempotency_key, event_id, record_id, content_hash, purged_at
+             FROM admissions WHERE event_id IN ");
+        batch.list(requests.iter().map(|r| &r.event_id));
+        for mut row in Self::query_batch(tx, batch).await? {
+            met.learn(Known {
+                key: row.text()?,
+                event_id: row.text()?,
+                record_id: row.text()?,
+                content_hash: row.text()?,
+                is_purged: row.maybe_int()?.is_some(),
+            });
+        }
+        let mut ids: BTreeSet<String> = met.known.iter().map(|k| k.record_id.clone()).collect();
+        let tokens: Vec<&String> = requests.iter().filter_map(|r| r.token_id.as_ref()).collect();
+        if !tokens.is_empty() {
+            let mut batch = Batch::new("SELECT id FROM records WHERE token_id IN ");
+            batch.list(tokens);
+            for mut row in Self::query_batch(tx, batch).await? {
+                ids.insert(row.text()?);
+            }
+        }
+        for request in requests {
+            let (Some(seller), Some(window)) = (&request.seller_id, &request.request_window) else {
+                continue;
+            };
+            let rows = Self::query(
+                tx,
+                same("SELECT id FROM records
+                      WHERE seller_id = $1 AND purpose = $2 AND request_window = $3"),
+                vec![seller.into(), (&request.purpose).into(), window.into()],
+            )
+            .await?;
+            for mut row in rows {
+                ids.insert(row.text()?);
+            }
+        }
+        if !ids.is_empty() {
+            for stored in Self::load(tx, ids.iter().map(String::as_str)).await?.into_values() {
+                met.learn_record(stored);
+            }
+        }
+        Ok(met)
+    }
+
+    /// Writes the meetings as facts, within their limit.
+    async fn note_meetings(
+        &self,
+        tx: &mut E::Tx,
+        met: &mut Met,
+        meetings: Vec<Meeting>,
+        facts: &mut Vec<Fact>,
+        touched: &mut BTreeSet<String>,
+        now: Stamp,
+    ) -> Result<(), Error> {
+        if meetings.is_empty() {
+            return Ok(());
+        }
+        // (total, noted, noted_at) by record and kind.
+        let mut notes: HashMap<(String, FactKind), (i64, i64, i64)> = HashMap::new();
+        let ids: BTreeSet<&String> = meetings.iter().map(|m| &m.record_id).collect();
+        let mut batch = Batch::new(
+            "SELECT record_id, kind, total, noted, noted_at FROM admission_notes WHERE record_id IN ",
+        );
+        batch.list(ids);
+        for mut row in Self::query_batch(tx, batch).await? {
+            let key = (row.text()?, row.word()?);
+            notes.insert(key, (row.int()?, row.int()?, row.int()?));
+        }
+        for meeting in meetings {
+            let Some(stored) = met.records.get_mut(&meeting.record_id) else { continue };
+            let (total, noted, noted_at) =
+                notes.entry((meeting.record_id.clone(), meeting.kind)).or_insert((0, 0, 0));
+            *total += 1;
+            let is_due = *total <= NOTES_FIRST || now.micros() - *noted_at >= NOTES_EVERY;
+            if !is_due {
+                continue;
+            }
+            let mut detail = Detail::default();
+            if *total - *noted > 1 {
+                detail = detail.number("count", *total - *noted);
+            }
+            if let Some(code) = meeting.code {
+                detail = detail.code("code", code);
+            }
+            *noted = *total;
+            *noted_at = now.micros();
+            let record = &mut stored.record;
+            record.seq += 1;
+            touched.insert(record.id.clone());
+            facts.push(Fact {
+                seq: record.seq,
+                id: Some(record.id.clone()),
+                event_id: Some(record.event_id.clone()),
+                at: now,
+                kind: meeting.kind,
+                old_state: None,
+                new_state: None,
+                attempt: None,
+                attempt_id: None,
+                reason: None,
+                provider: None,
+                provider_message_id: None,
+                token_id: None,
+                actor: format!("client:{}", meeting.client_id),
+                detail,
+            });
+        }
+        let mut batch = Batch::new(
+            "INSERT INTO admission_notes (record_id, kind, total, noted, noted_at) VALUES ",
+        );
+        batch.rows(
+            notes
+                .into_iter()
+                .map(|((id, kind), (total, noted, at))| {
+                    vec![id.into(), kind.as_str().into(), total.into(), noted.into(), at.into()]
+                })
+                .collect(),
+        );
+        batch.push(
+            " ON CONFLICT (record_id, kind) DO UPDATE SET total = excluded.total,
+              noted = excluded.noted, noted_at = excluded.noted_at",
+        );
+        Self::execute_batch(tx, batch).await.map(|_| ())
+    }
+
+    async fn insert_admitted(
+        &self,
+        tx: &mut E::Tx,
+        new: &[&Admission],
+        met: &Met,
+    ) -> Result<(), Error> {
+        for group in new.chunks(64) {
+            let mut batch = Batch::new(
+                "INSERT INTO records (id, event_id, state, reason, channel, provider, purpose, seller_id,
+                 request_window, token_id, destination_ref, reset_ref, destination_hash, reset_hash,
+                 client_id, created_at, updated_at, expires_at, seq, authority, due_at) VALUES ",
+            );
+            let mut rows = Vec::with_capacity(group.len());
+            let mut waiting = Vec::with_capacity(group.len());
+            for request in group {
+                let Some(stored) = met.records.get(&request.id) else { continue };
+                let r = &stored.record;
+                rows.push(vec![
+                    (&request.id).into(),
+                    (&request.event_id).into(),
+                    r.state.as_str().into(),
+                    r.reason.as_str().into(),
+                    request.channel.as_str().into(),
+                    (&request.provider).into(),
+                    (&request.purpose).into(),
+                    (&request.seller_id).into(),
+                    (&request.request_window).into(),
+                    (&request.token_id).into(),
+                    (&request.destination_ref).into(),
+                    (&request.reset_ref).into(),
+                    (&request.destination_hash).into(),
+                    (&request.reset_hash).into(),
+                    (&request.client_id).into(),
+                    r.created_at.into(),
+                    r.updated_at.into(),
+                    r.expires_at.into(),
+                    r.seq.into(),
+                    r.authority.into(),
+                    r.due_at.into(),
+                ]);
+                waiting.push(outbox_row(r));
+            }
+            batch.rows(rows);
+            Self::execute_batch(tx, batch).await?;
+            Self::insert_outbox(tx, waiting).await?;
+        }
+        Ok(())
+    }
+
+    async fn insert_keys(
+        tx: &mut E::Tx,
+        aliases: &[(&Admission, String)],
+        now: Stamp,
+    ) -> Result<(), Error> {
+        if aliases.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new(
+            "INSERT INTO admissions (idempotency_key, event_id, record_id, content_hash, created_at)
+             VALUES ",
+        );
+        batch.rows(
+            aliases
+                .iter()
+                .map(|(request, record_id)| {
+                    vec![
+                        (&request.idempotency_key).into(),
+                        (&request.event_id).into(),
+                        record_id.into(),
+                        (&request.content_hash).into(),
+                        now.into(),
+                    ]
+                })
+                .collect(),
+        );
+        Self::execute_batch(tx, batch).await.map(|_| ())
+    }
+
+    /// Older records that got a fact in this group: only their count of facts moves.
+    async fn update_counts(
+        tx: &mut E::Tx,
+        new: &[&Admission],
+        met: &Met,
+        touched: &BTreeSet<String>,
+    ) -> Result<(), Error> {
+        for id in touched {
+            if new.iter().any(|request| request.id == *id) {
+                continue;
+            }
+            let Some(stored) = met.records.get(id) else { continue };
+            Self::execute(
+                tx,
+                same("UPDATE records SET seq = $1 WHERE id = $2"),
+                vec![stored.record.seq.into(), id.into()],
+            )
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// A fact without a record, in the series of its own.
+    pub(super) async fn note_operator(
+        &self,
+        tx: &mut E::Tx,
+        kind: FactKind,
+        actor: &str,
+        detail: &Detail,
+    ) -> Result<(), Error> {
+        let now = self.env.clock.now();
+        let mut rows = Self::query(
+            tx,
+            same("UPDATE counters SET value = value + 1 WHERE name = 'operator_facts' RETURNING value"),
+            Vec::new(),
+        )
+        .await?;
+        let seq = match rows.pop() {
+            Some(mut row) => row.int()?,
+            None => {
+                return Err(Error::Inconsistent {
+                    table: "counters",
+                    column: "name",
+                    row: "operator_facts".to_owned(),
+                });
+            }
+        };
+        let none = || Value::Text(None);
+        Self::execute(
+            tx,
+            same("INSERT INTO facts (seq, id, event_id, at, kind, actor, detail)
+                  VALUES ($1, $2, $3, $4, $5, $6, $7)"),
+            vec![
+                seq.into(),
+                none(),
+                none(),
+                now.into(),
+                kind.as_str().into(),
+                actor.into(),
+                detail_text(detail).into(),
+            ],
+        )
+        .await
+        .map(|_| ())
+    }
+}
+
+fn known(request: &Admission, record_id: &str) -> Known {
+    Known {
+        key: request.idempotency_key.clone(),
+        event_id: request.event_id.clone(),
+        record_id: record_id.to_owned(),
+        content_hash: request.content_hash.clone(),
+        is_purged: false,
+    }
+}
+
+fn meeting(
+    request: &Admission,
+    record_id: &str,
+    kind: FactKind,
+    code: Option<&'static str>,
+) -> Meeting {
+    Meeting {
+        record_id: record_id.to_owned(),
+        kind,
+        code,
+        client_id: request.client_id.clone(),
+    }
+}
+
+/// The order of checks of CONTRACT section 4, after syntax: key and event, token and window, times.
+fn fold(met: &Met, request: &Admission) -> Fold {
+    let by_key = met.by_key.get(&request.idempotency_key).map(|at| &met.known[*at]);
+    let by_event = met.by_event.get(&request.event_id).map(|at| &met.known[*at]);
+    match (by_key, by_event) {
+        (Some(key), _) if key.event_id == request.event_id => {
+            if key.content_hash != request.content_hash {
+                return conflict(&key.record_id, "payload_mismatch");
+            }
+            if key.is_purged {
+                return Fold::Purged;
+            }
+            Fold::Replay { record_id: key.record_id.clone(), kind: FactKind::AdmissionReplay }
+        }
+        (Some(key), _) => conflict(&key.record_id, "idempotency_conflict"),
+        (None, Some(event)) => conflict(&event.record_id, "event_conflict"),
+        (None, None) => fold_unknown(met, request),
+    }
+}
+
+fn conflict(record_id: &str, code: &'static str) -> Fold {
+    Fold::Conflict { record_id: Some(record_id.to_owned()), code }
+}
+
+fn fold_unknown(met: &Met, request: &Admission) -> Fold {
+    let by_window = match (&request.seller_id, &request.request_window) {
+        (Some(seller), Some(window)) => met
+            .by_window
+            .get(&(seller.clone(), request.purpose.clone(), window.clone()))
+            .and_then(|id| met.records.get(id)),
+        _ => None,
+    };
+    let by_token = request.token_id.as_ref().and_then(|token| met.by_token.get(token));
+    if let Some(stored) = by_window {
+        let (record, extra) = (&stored.record, &stored.extra);
+        // The same token in the window's own record is no conflict; in any other record it is.
+        if by_token.is_some_and(|owner| *owner != record.id) {
+            return conflict(&record.id, "token_conflict");
+        }
+        let same_link = match (&request.token_id, &extra.token_id) {
+            (None, None) => request.reset_hash == extra.reset_hash,
+            (ours, theirs) => ours == theirs,
+        };
+        let same_request = record.channel == request.channel
+            && extra.destination_hash == request.destination_hash
+            && same_link;
+        return if same_request {
+            Fold::Replay { record_id: record.id.clone(), kind: FactKind::WindowConverged }
+        } else {
+            conflict(&record.id, "request_window_conflict")
+        };
+    }
+    if let Some(owner) = by_token {
+        return conflict(owner, "token_conflict");
+    }
+    match request.fault {
+        Some((field, code)) => Fold::Invalid(field, code),
+        None => Fold::New,
+    }
+}
+
+/// A new record, as admission makes it.
+fn admitted(request: &Admission, now: Stamp) -> Stored {
+    Stored {
+        record: Record {
+            id: request.id.clone(),
+            event_id: request.event_id.clone(),
+            state: State::Accepted,
+            reason: Reason::Admitted,
+            channel: request.channel,
+            provider: request.provider.clone(),
+            created_at: now,
+            updated_at: now,
+            expires_at: request.expires_at,
+            seq: 1,
+            attempt: 0,
+            calls: 0,
+            replays: 0,
+            spent: 0,
+            authority: 1,
+            stumbles: 0,
+            due_at: Some(now),
+            replay_at: None,
+            phase: Phase::Idle,
+            is_replay: false,
+            fence: 0,
+            lease_owner: None,
+            lease_until: None,
+            attempt_started_at: None,
+            call_by: None,
+            call_ended_at: None,
+            message_id: None,
+            reads: 0,
+            absent_at: None,
+            held: None,
+            poll_until: None,
+            settled_at: None,
+        },
+        extra: Extra {
+            purpose: request.purpose.clone(),
+            seller_id: request.seller_id.clone(),
+            request_window: request.request_window.clone(),
+            token_id: request.token_id.clone(),
+            token_state: "live".to_owned(),
+            destination_ref: Some(request.destination_ref.clone()),
+            reset_ref: Some(request.reset_ref.clone()),
+            destination_hash: request.destination_hash.clone(),
+            reset_hash: request.reset_hash.clone(),
+        },
+    }
+}
+
+fn admitted_fact(stored: &Stored, client_id: &str) -> Fact {
+    let r = &stored.record;
+    Fact {
+        seq: 1,
+        id: Some(r.id.clone()),
+        event_id: Some(r.event_id.clone()),
+        at: r.created_at,
+        kind: FactKind::Transition,
+        old_state: None,
+        new_state: Some(State::Accepted),
+        attempt: None,
+        attempt_id: None,
+        reason: Some(Reason::Admitted),
+        provider: None,
+        provider_message_id: None,
+        token_id: stored.extra.token_id.clone(),
+        actor: format!("client:{client_id}"),
+        detail: Detail::default()
+            .code("channel", r.channel.as_str())
+            .number("expires_at", r.expires_at.micros()),
+    }
+}

@@ -1,0 +1,748 @@
+//! One list of promises, run on both engines.
+//!
+//! Each test gets an empty, migrated database of its own. SQLite runs in a temporary folder; PostgreSQL
+//! where `TEST_PG_URL` names a server on which databases may be made (`make test` always does).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::model::{Channel, FactKind, Reason, Seen, Stamp, State};
+
+use super::{
+    Admission, Admitted, Claim, End, Env, Error, Evidence, GiveUp, ReadAnswer, Rules, Search, Start,
+    Started, Store, Weighed,
+};
+use crate::clock::ManualClock;
+use crate::domain::{Doubt, Facing, Lookup, Policy, PreCall, Verdict};
+use crate::entropy::{Entropy as _, SeededEntropy, SystemEntropy};
+use crate::keys::Keys;
+use crate::providers::Receipt;
+
+const S: i64 = 1_000_000;
+
+/// A store over an empty database, its clock, and a way to look behind it.
+pub(crate) struct Bench {
+    pub store: Arc<dyn Store>,
+    pub clock: ManualClock,
+    pub url: String,
+    folder: Option<PathBuf>,
+    admitted: std::sync::atomic::AtomicU64,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+fn policy() -> Policy {
+    Policy {
+        margin: 10 * S,
+        call_timeout: 5 * S,
+        lease: 10 * S,
+        attempts_max: 3,
+        replays_max: 2,
+        backoff_first: S,
+        backoff_max: 60 * S,
+        first_poll: S,
+        max_poll: 30 * S,
+        poll_for: 45 * S,
+    }
+}
+
+impl Bench {
+    async fn new(url: String, folder: Option<PathBuf>) -> Self {
+        let clock = ManualClock::new(Stamp::from_micros(1_790_000_000 * S));
+        let facing = HashMap::from([
+            ("demo".to_owned(), Facing {
+                settle: Some(2 * S),
+                is_readable: true,
+                replay_window: None,
+                has_callbacks: true,
+            }),
+            ("keyed".to_owned(), Facing {
+                settle: None,
+                is_readable: false,
+                replay_window: Some(600 * S),
+                has_callbacks: false,
+            }),
+        ]);
+        let env = Env {
+            clock: Arc::new(clock.clone()),
+            entropy: Arc::new(SystemEntropy),
+            keys: Arc::new(Keys::generate(&SeededEntropy::new(7))),
+            rules: Arc::new(Rules { policy: policy(), facing, release_per_second: 50 }),
+        };
+        let store = super::open(&url, env).await.expect("opens");
+        store.migrate().await.expect("migrates");
+        Self { store, clock, url, folder, admitted: 0.into() }
+    }
+
+    async fn sqlite() -> Self {
+        let folder = std::env::temp_dir().join(format!("sendonce-test-{}", SystemEntropy.hex(8)));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        Self::new(format!("sqlite://{}/ledger.db", folder.display()), Some(folder)).await
+    }
+
+    async fn postgres() -> Option<Self> {
+        use sqlx::Connection as _;
+        let server = std::env::var("TEST_PG_URL").ok()?;
+        let name = format!("t_{}", SystemEntropy.hex(8));
+        let mut admin = sqlx::PgConnection::connect(&server).await.expect("the test server answers");
+        sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}")))
+            .execute(&mut admin)
+            .await
+            .expect("makes a database");
+        let base = server.rsplit_once('/').expect("a URL with a database").0;
+        Some(Self::new(format!("{base}/{name}"), None).await)
+    }
+
+    fn event(&self, seller: Option<&str>, window: Option<&str>) -> Admission {
+        let n = self.admitted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let now = crate::clock::Clock::now(&self.clock);
+        Admission {
+            id: SystemEntropy.uuid(now),
+            event_id: format!("ev-{n}"),
+            idempotency_key: format!("key-{n}"),
+            content_hash: format!("content-{n}"),
+            channel: Channel::Sms,
+            provider: "demo".into(),
+            purpose: "password_reset".into(),
+            seller_id: seller.map(str::to_owned),
+            request_window: window.map(str::to_owned),
+            token_id: None,
+            destination_ref: format!("dest-{n}"),
+            reset_ref: format!("reset-{n}"),
+            destination_hash: "dest".into(),
+            reset_hash: "reset".into(),
+            expires_at: now.plus(600 * S),
+            client_id: "c1".into(),
+            fault: None,
+        }
+    }
+
+    async fn admit(&self, event: &Admission) -> Admitted {
+        let mut answers =
+            self.store.admit(std::slice::from_ref(event)).await.expect("admits");
+        answers.pop().expect("one answer")
+    }
+
+    async fn admitted(&self) -> Admission {
+        let event = self.event(None, None);
+        assert!(matches!(self.admit(&event).await, Admitted::New(_)));
+        event
+    }
+
+    async fn claims(&self, limit: usize) -> Vec<Claim> {
+        self.store.claim("w1", Channel::Sms, limit).await.expect("claims")
+    }
+
+    async fn claim(&self) -> Claim {
+        self.claims(1).await.pop().expect("one is due")
+    }
+
+    async fn start(&self, claim: &Claim) -> Started {
+        self.store.start(&[start(claim)]).await.expect("starts").pop().expect("one answer")
+    }
+
+    async fn end(&self, claim: &Claim, verdict: Verdict) -> State {
+        let ended_at = crate::clock::Clock::now(&self.clock);
+        let end = End {
+            id: claim.id.clone(),
+            fence: claim.fence,
+            attempt: claim.attempt,
+            verdict,
+            ended_at,
+        };
+        self.store.end(&[end]).await.expect("ends").pop().expect("one answer")
+    }
+
+    async fn called(&self, verdict: Verdict) -> Claim {
+        let claim = self.claim().await;
+        assert!(matches!(self.start(&claim).await, Started::Call { .. }));
+        self.end(&claim, verdict).await;
+        claim
+    }
+
+    async fn is(&self, id: &str, state: State, reason: Reason) {
+        let record = self.store.record(id).await.expect("reads").expect("exists");
+        assert_eq!((record.state, record.reason), (state, reason));
+    }
+
+    async fn calls(&self, id: &str) -> u32 {
+        self.store.record(id).await.expect("reads").expect("exists").calls
+    }
+
+    async fn read_due(&self, answer: Lookup) {
+        let tasks = self.store.claim_reads(10, 60 * S).await.expect("claims reads");
+        let asked_at = crate::clock::Clock::now(&self.clock);
+        let answers: Vec<ReadAnswer> = tasks
+            .into_iter()
+            .map(|task| ReadAnswer {
+                id: task.id,
+                attempt: task.attempt,
+                calls: task.calls,
+                asked_at,
+                answer: answer.clone(),
+            })
+            .collect();
+        assert!(!answers.is_empty(), "nothing was due to be read");
+        self.store.record_reads(&answers).await.expect("records");
+    }
+
+    fn later(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// Counts rows with SQL of its own.
+    async fn count(&self, sql: &'static str) -> i64 {
+        use sqlx::{Connection as _, Row as _};
+        if self.folder.is_some() {
+            let mut connection = sqlx::SqliteConnection::connect(&self.url).await.expect("opens");
+            sqlx::query(sql).fetch_one(&mut connection).await.expect("counts").get(0)
+        } else {
+            let mut connection = sqlx::PgConnection::connect(&self.url).await.expect("opens");
+            sqlx::query(sql).fetch_one(&mut connection).await.expect("counts").get(0)
+        }
+    }
+
+    /// Runs a statement past the store; true when the database took it.
+    async fn force(&self, sql: String) -> bool {
+        use sqlx::Connection as _;
+        if self.folder.is_some() {
+            let mut connection = sqlx::SqliteConnection::connect(&self.url).await.expect("opens");
+            sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.is_ok()
+        } else {
+            let mut connection = sqlx::PgConnection::connect(&self.url).await.expect("opens");
+            sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.is_ok()
+        }
+    }
+}
+
+fn start(claim: &Claim) -> Start {
+    Start {
+        id: claim.id.clone(),
+        fence: claim.fence,
+        request_hash: "bytes".into(),
+        fingerprint: "print".into(),
+        fingerprint_version: 1,
+    }
+}
+
+fn accepted() -> Verdict {
+    Verdict::Accepted { message_id: Some("m-1".into()) }
+}
+fn timeout() -> Verdict {
+    Verdict::Unknown { why: Doubt::Timeout, code: "timeout".into() }
+}
+fn not_sent() -> Verdict {
+    Verdict::NotSent { code: "connect".into() }
+}
+
+async fn an_event_is_admitted_once_with_its_outbox_row_and_its_fact(b: Bench) {
+    let event = b.event(Some("s1"), None);
+    let Admitted::New(first) = b.admit(&event).await else { panic!("not new") };
+    assert_eq!((first.state, first.calls), (State::Accepted, 0));
+    for _ in 0..30 {
+        let Admitted::Replay(again) = b.admit(&event).await else { panic!("not a replay") };
+        assert_eq!(again.id, first.id);
+    }
+    assert_eq!(b.count("SELECT COUNT(*) FROM records").await, 1);
+    assert_eq!(b.count("SELECT COUNT(*) FROM outbox").await, 1);
+    // The first 20 replays are facts, the others are counted.
+    assert_eq!(b.count("SELECT COUNT(*) FROM facts WHERE kind = 'admission_replay'").await, 20);
+    b.later(61);
+    b.admit(&event).await;
+    let facts = b.store.timeline(&first.id).await.expect("reads").expect("exists");
+    let last = facts.last().expect("has facts");
+    assert_eq!((last.kind, last.detail.get_number("count")), (FactKind::AdmissionReplay, Some(11)));
+    let numbers: Vec<u32> = facts.iter().map(|fact| fact.seq).collect();
+    assert_eq!(numbers, (1..=22).collect::<Vec<_>>());
+}
+
+async fn a_group_folds_its_own_duplicates(b: Bench) {
+    let event = b.event(None, None);
+    let other = Admission { idempotency_key: event.idempotency_key.clone(), ..b.event(None, None) };
+    let group = vec![event.clone(), event.clone(), other, event];
+    let answers = b.store.admit(&group).await.expect("admits");
+    assert!(matches!(answers[0], Admitted::New(_)));
+    assert!(matches!(answers[1], Admitted::Replay(_)));
+    assert_eq!(answers[2], Admitted::Conflict("idempotency_conflict"));
+    assert!(matches!(answers[3], Admitted::Replay(_)));
+    assert_eq!(b.count("SELECT COUNT(*) FROM records").await, 1);
+}
+
+async fn key_and_event_belong_together_in_both_directions(b: Bench) {
+    let event = b.admitted().await;
+    let second = b.admitted().await;
+    let with = |key: &str, event_id: &str| Admission {
+        idempotency_key: key.into(),
+        event_id: event_id.into(),
+        ..b.event(None, None)
+    };
+    let cases = [
+        (with(&event.idempotency_key, "ev-new"), "idempotency_conflict"),
+        (with("key-new", &event.event_id), "event_conflict"),
+        (with(&event.idempotency_key, &second.event_id), "idempotency_conflict"),
+        (
+            Admission { content_hash: "other".into(), ..event.clone() },
+            "payload_mismatch",
+        ),
+    ];
+    for (case, code) in cases {
+        assert_eq!(b.admit(&case).await, Admitted::Conflict(code));
+    }
+    assert_eq!(b.count("SELECT COUNT(*) FROM records").await, 2);
+    assert_eq!(b.count("SELECT COUNT(*) FROM facts WHERE kind = 'admission_conflict'").await, 4);
+}
+
+async fn a_window_converges_and_its_conflicts_are_told(b: Bench) {
+    let first = Admission { token_id: Some("t1".into()), ..b.event(Some("s1"), Some("w1")) };
+    assert!(matches!(b.admit(&first).await, Admitted::New(_)));
+    let again = Admission { token_id: Some("t1".into()), ..b.event(Some("s1"), Some("w1")) };
+    let Admitted::Replay(record) = b.admit(&again).await else { panic!("did not converge") };
+    assert_eq!(record.id, first.id);
+    // Its key and event are aliases now, unique like the record's own.
+    assert!(matches!(b.admit(&again).await, Admitted::Replay(_)));
+    let by_event = b.store.record_by_event(&again.event_id).await.expect("reads");
+    assert_eq!(by_event.map(|record| record.id), Some(first.id.clone()));
+    let stolen = Admission { event_id: again.event_id.clone(), ..b.event(None, None) };
+    assert_eq!(b.admit(&stolen).await, Admitted::Conflict("event_conflict"));
+    for other in [
+        Admission { token_id: Some("t2".into()), ..b.event(Some("s1"), Some("w1")) },
+        Admission {
+            token_id: Some("t1".into()),
+            destination_hash: "elsewhere".into(),
+            ..b.event(Some("s1"), Some("w1"))
+        },
+        Admission {
+            token_id: Some("t1".into()),
+            channel: Channel::Email,
+            ..b.event(Some("s1"), Some("w1"))
+        },
+    ] {
+        assert_eq!(b.admit(&other).await, Admitted::Conflict("request_window_conflict"));
+    }
+    let token = Admission { token_id: Some("t1".into()), ..b.event(Some("s2"), Some("w1")) };
+    assert_eq!(b.admit(&token).await, Admitted::Conflict("token_conflict"));
+    let plain = b.event(Some("s3"), Some("w1"));
+    b.admit(&plain).await;
+    let other_link = Admission { reset_hash: "other".into(), ..b.event(Some("s3"), Some("w1")) };
+    assert_eq!(b.admit(&other_link).await, Admitted::Conflict("request_window_conflict"));
+}
+
+async fn times_are_judged_only_for_what_is_new(b: Bench) {
+    let event = b.admitted().await;
+    let late = Admission { fault: Some(("expires_at", "too_soon")), ..event };
+    assert!(matches!(b.admit(&late).await, Admitted::Replay(_)));
+    let fresh = Admission { fault: Some(("expires_at", "too_soon")), ..b.event(None, None) };
+    assert_eq!(b.admit(&fresh).await, Admitted::Invalid("expires_at", "too_soon"));
+    assert_eq!(b.count("SELECT COUNT(*) FROM records").await, 1);
+}
+
+async fn eight_workers_claim_each_row_once(b: Bench) {
+    for _ in 0..40 {
+        b.admitted().await;
+    }
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let store = Arc::clone(&b.store);
+        tasks.push(tokio::spawn(async move {
+            let mut ids = Vec::new();
+            loop {
+                let claims = store.claim(&format!("w{n}"), Channel::Sms, 3).await.expect("claims");
+                if claims.is_empty() {
+                    return ids;
+                }
+                ids.extend(claims.into_iter().map(|claim| claim.id));
+            }
+        }));
+    }
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await.expect("runs"));
+    }
+    all.sort();
+    let claimed = all.len();
+    all.dedup();
+    assert_eq!((claimed, all.len()), (40, 40));
+}
+
+async fn a_sent_call_is_on_the_record_and_its_row(b: Bench) {
+    let event = b.admitted().await;
+    let claim = b.called(accepted()).await;
+    b.is(&event.id, State::Sent, Reason::ProviderAccepted).await;
+    let page = b.store.event_page(&event.event_id).await.expect("reads").expect("exists");
+    assert_eq!(page.calls.len(), 1);
+    assert_eq!(page.calls[0].authorised_by, 1);
+    assert_eq!(page.calls[0].attempt_id, claim.attempt_id);
+    assert_eq!(page.provider_message_id.as_deref(), Some("m-1"));
+    assert_eq!(b.count("SELECT COUNT(*) FROM outbox").await, 0);
+}
+
+async fn a_stale_fence_changes_nothing(b: Bench) {
+    let event = b.admitted().await;
+    let old = b.claim().await;
+    b.later(11);
+    assert_eq!(b.store.sweep(10).await.expect("sweeps").leases, 1);
+    b.is(&event.id, State::Accepted, Reason::LeaseLostBeforeCall).await;
+    b.later(5);
+    let new = b.claim().await;
+    assert!(new.fence > old.fence);
+    assert_eq!(b.start(&old).await, Started::Stale);
+    let give_up = GiveUp { id: old.id.clone(), fence: old.fence, why: PreCall::Released };
+    b.store.give_up(&[give_up]).await.expect("is let be");
+    b.is(&event.id, State::Dispatching, Reason::Claimed).await;
+    assert!(matches!(b.start(&new).await, Started::Call { attempt: 1, call: 1, .. }));
+}
+
+async fn a_late_answer_is_evidence_for_its_own_attempt(b: Bench) {
+    let event = b.admitted().await;
+    let claim = b.claim().await;
+    b.start(&claim).await;
+    b.later(11);
+    b.store.sweep(10).await.expect("sweeps");
+    b.is(&event.id, State::DispatchUnknown, Reason::LeaseLostAfterCall).await;
+    assert_eq!(b.end(&claim, accepted()).await, State::Sent);
+    b.is(&event.id, State::Sent, Reason::ReconciledFound).await;
+    assert_eq!(b.calls(&event.id).await, 1);
+}
+
+async fn unknown_is_read_and_found(b: Bench) {
+    let event = b.admitted().await;
+    b.called(timeout()).await;
+    b.is(&event.id, State::DispatchUnknown, Reason::Timeout).await;
+    b.later(2);
+    b.read_due(Lookup::Found { seen: Seen::Accepted, message_id: Some("m".into()) }).await;
+    b.is(&event.id, State::Sent, Reason::ReconciledFound).await;
+    b.later(2);
+    b.read_due(Lookup::Found { seen: Seen::Delivered, message_id: Some("m".into()) }).await;
+    b.is(&event.id, State::Delivered, Reason::DeliveryEvidence).await;
+    assert_eq!(b.calls(&event.id).await, 1);
+}
+
+async fn confirmed_absence_allows_exactly_one_more_call(b: Bench) {
+    let event = b.admitted().await;
+    b.called(timeout()).await;
+    for _ in 0..2 {
+        b.later(3);
+        b.read_due(Lookup::Absent).await;
+    }
+    b.is(&event.id, State::Accepted, Reason::ReconciledAbsent).await;
+    b.called(accepted()).await;
+    b.is(&event.id, State::Sent, Reason::ProviderAccepted).await;
+    let page = b.store.event_page(&event.id).await.expect("reads").expect("exists");
+    let proof = &page.facts[page.calls[1].authorised_by as usize - 1];
+    assert_eq!(proof.reason, Some(Reason::ReconciledAbsent));
+}
+
+async fn a_callback_resolves_a_lost_answer_and_is_kept_once(b: Bench) {
+    let event = b.admitted().await;
+    let claim = b.called(timeout()).await;
+    let evidence = Evidence {
+        provider: "demo".into(),
+        receipt: Receipt {
+            attempt_id: claim.attempt_id.clone(),
+            seen: Seen::Delivered,
+            message_id: Some("m".into()),
+            at: Some(Stamp::from_micros(5)),
+        },
+    };
+    let group = [evidence.clone(), evidence.clone()];
+    let weighed = b.store.weigh(&group).await.expect("weighs");
+    assert_eq!(weighed, [Weighed::Kept, Weighed::Duplicate]);
+    b.is(&event.id, State::Delivered, Reason::ReconciledDelivered).await;
+    let other = Evidence {
+        receipt: Receipt { attempt_id: "nobody".into(), ..evidence.receipt.clone() },
+        ..evidence.clone()
+    };
+    assert_eq!(b.store.weigh(&[other]).await.expect("weighs"), [Weighed::Unmatched]);
+    let elsewhere = Evidence { provider: "keyed".into(), ..evidence };
+    assert_eq!(b.store.weigh(&[elsewhere]).await.expect("weighs"), [Weighed::Unmatched]);
+    assert_eq!(b.count("SELECT COUNT(*) FROM facts WHERE kind = 'callback'").await, 1);
+}
+
+async fn a_replay_repeats_the_same_bytes_or_nothing(b: Bench) {
+    let event = Admission { provider: "keyed".into(), ..b.event(None, None) };
+    b.admit(&event).await;
+    b.called(timeout()).await;
+    b.later(3);
+    let replay = b.claim().await;
+    assert!(replay.is_replay);
+    assert_eq!(replay.attempt, 1);
+    let other = Start { request_hash: "other bytes".into(), ..start(&replay) };
+    let started = b.store.start(&[other]).await.expect("starts");
+    assert_eq!(started, [Started::Stopped(State::DispatchUnknown)]);
+    b.is(&event.id, State::DispatchUnknown, Reason::ReplayInconclusive).await;
+    assert_eq!(b.calls(&event.id).await, 1);
+    b.later(10);
+    let replay = b.claim().await;
+    assert!(matches!(b.start(&replay).await, Started::Call { attempt: 1, call: 2, .. }));
+    b.end(&replay, not_sent()).await;
+    b.is(&event.id, State::DispatchUnknown, Reason::ReplayInconclusive).await;
+}
+
+async fn after_a_freeze_no_marker_commits(b: Bench) {
+    let event = b.admitted().await;
+    let claim = b.claim().await;
+    let frozen = b.store.freeze("channel:sms", "client:c", "check", None).await.expect("freezes");
+    assert_eq!(frozen.freeze.in_flight, 0);
+    let state = b.start(&claim).await;
+    assert_eq!(state, Started::Stopped(State::Accepted));
+    b.is(&event.id, State::Accepted, Reason::FrozenBeforeCall).await;
+    assert!(b.claims(5).await.is_empty());
+    let repeat = b.store.freeze("channel:sms", "client:d", "again", None).await.expect("freezes");
+    assert!(repeat.is_repeat);
+    assert_eq!(repeat.freeze.actor, "client:c", "the first actor and time are kept");
+    assert!(b.store.unfreeze("channel:sms", "client:c", "over").await.expect("unfreezes"));
+    assert!(!b.store.unfreeze("channel:sms", "client:c", "over").await.expect("repeats"));
+    assert_eq!(b.claims(5).await.len(), 1);
+}
+
+async fn frozen_events_expire_as_frozen_and_the_rest_is_paced(b: Bench) {
+    let short = Admission {
+        expires_at: crate::clock::Clock::now(&b.clock).plus(20 * S),
+        ..b.event(None, None)
+    };
+    b.admit(&short).await;
+    for _ in 0..120 {
+        b.admitted().await;
+    }
+    b.store.freeze("all", "client:c", "check", None).await.expect("freezes");
+    b.later(11);
+    b.store.unfreeze("all", "client:c", "over").await.expect("unfreezes");
+    b.is(&short.id, State::Expired, Reason::ExpiredWhileFrozen).await;
+    // 50 a second: of 120, one second's worth may be claimed at first.
+    assert_eq!(b.claims(200).await.len(), 1);
+    b.later(1);
+    assert_eq!(b.claims(200).await.len(), 50);
+}
+
+async fn an_expiry_after_the_freeze_is_over_is_an_ordinary_one(b: Bench) {
+    let event = b.admitted().await;
+    b.store.freeze("provider:demo", "client:c", "check", None).await.expect("freezes");
+    b.later(5);
+    b.store.unfreeze("provider:demo", "client:c", "over").await.expect("unfreezes");
+    b.later(590);
+    b.store.sweep(10).await.expect("sweeps");
+    b.is(&event.id, State::Expired, Reason::ExpiredInQueue).await;
+}
+
+async fn the_database_refuses_what_the_rules_forbid(b: Bench) {
+    let event = b.admitted().await;
+    let id = &event.id;
+    let refused = [
+        format!("UPDATE records SET state = 'sent' WHERE id = '{id}'"),
+        format!("UPDATE records SET expires_at = expires_at + 1 WHERE id = '{id}'"),
+        "UPDATE facts SET actor = 'x'".to_owned(),
+        "DELETE FROM facts".to_owned(),
+        format!(
+            "INSERT INTO facts (seq, id, event_id, at, kind, old_state, new_state, reason, actor, detail)
+             VALUES (2, '{id}', '{}', 1, 'transition', 'accepted', 'sent', 'provider_accepted', 'x', '{{}}')",
+            event.event_id
+        ),
+    ];
+    for sql in refused {
+        assert!(!b.force(sql.clone()).await, "{sql}");
+    }
+    b.called(accepted()).await;
+    let second_call = format!(
+        "INSERT INTO calls (id, call, attempt, is_replay, authorised_by, provider, started_at, call_by)
+         VALUES ('{id}', 2, 1, 0, 2, 'demo', 1, 1)"
+    );
+    let same_authority = format!(
+        "INSERT INTO calls (id, call, attempt, is_replay, authorised_by, provider, started_at, call_by)
+         VALUES ('{id}', 2, 1, 0, 1, 'demo', 1, 1)"
+    );
+    for sql in [second_call, same_authority, "DELETE FROM calls".to_owned()] {
+        assert!(!b.force(sql.clone()).await, "{sql}");
+    }
+    assert_eq!(b.count("SELECT COUNT(*) FROM calls").await, 1);
+}
+
+async fn the_transitions_of_the_database_are_those_of_the_rules(b: Bench) {
+    let rules = crate::domain::TRANSITIONS;
+    assert_eq!(b.count("SELECT COUNT(*) FROM transitions").await, rules.len() as i64);
+    for rule in rules {
+        let from = rule.from.map_or("", State::as_str);
+        let sql = format!(
+            "INSERT INTO transitions (old_state, new_state, reason) VALUES ('{from}', '{}', '{}')",
+            rule.to, rule.reason
+        );
+        assert!(!b.force(sql).await, "{rule:?} is missing in the database");
+    }
+}
+
+async fn settled_records_lose_their_handles_and_keep_their_answers(b: Bench) {
+    let event = b.admitted().await;
+    b.called(Verdict::RefusedPermanently { code: "bad".into() }).await;
+    assert_eq!(
+        b.count("SELECT COUNT(*) FROM records WHERE destination_ref IS NULL AND reset_ref IS NULL").await,
+        1
+    );
+    assert!(matches!(b.admit(&event).await, Admitted::Replay(_)));
+}
+
+async fn a_poisoned_row_does_not_hold_back_a_good_one(b: Bench) {
+    for _ in 0..8 {
+        b.admitted().await;
+    }
+    for claim in b.claims(8).await {
+        b.start(&claim).await;
+        b.end(&claim, not_sent()).await;
+    }
+    let good = b.admitted().await;
+    let claims = b.claims(1).await;
+    assert_eq!(claims.first().map(|claim| claim.id.as_str()), Some(good.id.as_str()));
+}
+
+async fn a_paused_provider_is_left_alone_until_its_time(b: Bench) {
+    b.admitted().await;
+    let until = crate::clock::Clock::now(&b.clock).plus(5 * S);
+    b.store.pause_provider("demo", until, "rate_limited").await.expect("pauses");
+    assert!(b.claims(5).await.is_empty());
+    assert_eq!(b.store.next_due(Channel::Sms).await.expect("reads"), Some(until));
+    b.later(5);
+    assert_eq!(b.claims(5).await.len(), 1);
+}
+
+async fn a_cancelled_event_is_never_sent_and_cancelling_repeats(b: Bench) {
+    let event = b.admitted().await;
+    let (record, done) = b.store.cancel(&event.id, "client:c").await.expect("cancels").expect("exists");
+    assert_eq!((record.reason, done), (Reason::Cancelled, true));
+    let (_, again) = b.store.cancel(&event.id, "client:c").await.expect("cancels").expect("exists");
+    assert!(again);
+    assert!(b.claims(5).await.is_empty());
+    let other = b.admitted().await;
+    b.claim().await;
+    let (_, done) = b.store.cancel(&other.id, "client:c").await.expect("cancels").expect("exists");
+    assert!(!done, "too late");
+}
+
+async fn rows_of_one_commit_do_not_vanish_between_pages(b: Bench) {
+    let group: Vec<Admission> = (0..50).map(|_| b.event(Some("s1"), None)).collect();
+    b.store.admit(&group).await.expect("admits");
+    let mut seen = Vec::new();
+    let mut cursor = None;
+    loop {
+        let search = Search { cursor: cursor.clone(), limit: 10, ..Search::default() };
+        let page = b.store.search(&search).await.expect("searches");
+        assert_eq!(page.total.count, 50);
+        seen.extend(page.rows.into_iter().map(|row| row.id));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let rows = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!((rows, seen.len()), (50, 50));
+}
+
+async fn every_page_can_be_read(b: Bench) {
+    b.admitted().await;
+    b.called(timeout()).await;
+    b.store.freeze("all", "client:c", "check", None).await.expect("freezes");
+    b.admitted().await;
+    let search = Search {
+        states: vec![State::DispatchUnknown],
+        channel: Some(Channel::Sms),
+        provider: Some("demo".into()),
+        reason: Some(Reason::Timeout),
+        prefix: Some("ev-".into()),
+        after: Some(Stamp::from_micros(0)),
+        before: Some(Stamp::from_micros(i64::MAX)),
+        limit: 10,
+        ..Search::default()
+    };
+    assert_eq!(b.store.search(&search).await.expect("searches").rows.len(), 1);
+    assert_eq!(b.store.unknown_page(10).await.expect("reads").rows.len(), 1);
+    let overview = b.store.overview().await.expect("reads");
+    assert_eq!((overview.unknown.count.count, overview.frozen.count.count), (1, 1));
+    let desk = b.store.freeze_page(&["demo".to_owned()]).await.expect("reads");
+    assert_eq!(desk.active[0].waiting.count, 1);
+    assert_eq!(b.store.gauges().await.expect("reads").unknown, 1);
+    assert!(b.store.seller_page("nobody", None, 10).await.expect("reads").rows.is_empty());
+    assert!(b.store.next_sweep().await.expect("reads").is_some());
+    assert!(b.store.next_read().await.expect("reads").is_some());
+    assert!(b.store.fact_count().await.expect("reads") > 0);
+    b.store.ping().await.expect("answers");
+}
+
+async fn accounts_sessions_and_throttle_are_kept(b: Bench) {
+    let user = b.store.add_user("a@example.com", app::model::Role::Oncall, "hash").await.expect("adds");
+    let twice = b.store.add_user("a@example.com", app::model::Role::Admin, "hash").await;
+    assert!(matches!(twice, Err(Error::Conflict { .. })));
+    let later = crate::clock::Clock::now(&b.clock).plus(60 * S);
+    b.store.save_session("h", Some(&user.id), "data", later).await.expect("saves");
+    assert_eq!(b.store.load_session("h").await.expect("loads").as_deref(), Some("data"));
+    assert!(b.store.disable_user("a@example.com").await.expect("disables"));
+    assert_eq!(b.store.load_session("h").await.expect("loads"), None);
+    let subject = ["someone".to_owned()];
+    for _ in 0..5 {
+        b.store.login_failed(&subject).await.expect("counts");
+    }
+    assert!(b.store.login_blocked_to(&subject).await.expect("reads").is_some());
+    b.store.login_succeeded(&subject).await.expect("forgets");
+    assert!(b.store.login_blocked_to(&subject).await.expect("reads").is_none());
+    assert!(b.store.use_action_key("k").await.expect("uses"));
+    assert!(!b.store.use_action_key("k").await.expect("uses"));
+    let client = b.store.add_client("shop", &["admit".to_owned()], "hash").await.expect("adds");
+    assert!(b.store.client(&client.id).await.expect("reads").is_some());
+    assert!(b.store.revoke_client("shop").await.expect("revokes"));
+    assert!(b.store.client(&client.id).await.expect("reads").is_none());
+    assert!(b.store.keep_setting("margin", "10s").await.expect("keeps"));
+    assert!(!b.store.keep_setting("margin", "10s").await.expect("keeps"));
+    b.store.check_keys().await.expect("registers");
+    b.store.check_keys().await.expect("agrees");
+    assert_eq!(b.store.users().await.expect("reads").len(), 1);
+}
+
+macro_rules! on_both_engines {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test] async fn $name() { super::$name(super::Bench::sqlite().await).await; })+
+        }
+        mod postgres {
+            $(#[tokio::test] async fn $name() {
+                // Without a server there is nothing to run against; `make test` always names one.
+                if let Some(bench) = super::Bench::postgres().await {
+                    super::$name(bench).await;
+                }
+            })+
+        }
+    };
+}
+
+on_both_engines! {
+    an_event_is_admitted_once_with_its_outbox_row_and_its_fact,
+    a_group_folds_its_own_duplicates,
+    key_and_event_belong_together_in_both_directions,
+    a_window_converges_and_its_conflicts_are_told,
+    times_are_judged_only_for_what_is_new,
+    eight_workers_claim_each_row_once,
+    a_sent_call_is_on_the_record_and_its_row,
+    a_stale_fence_changes_nothing,
+    a_late_answer_is_evidence_for_its_own_attempt,
+    unknown_is_read_and_found,
+    confirmed_absence_allows_exactly_one_more_call,
+    a_callback_resolves_a_lost_answer_and_is_kept_once,
+    a_replay_repeats_the_same_bytes_or_nothing,
+    after_a_freeze_no_marker_commits,
+    frozen_events_expire_as_frozen_and_the_rest_is_paced,
+    an_expiry_after_the_freeze_is_over_is_an_ordinary_one,
+    the_database_refuses_what_the_rules_forbid,
+    the_transitions_of_the_database_are_those_of_the_rules,
+    settled_records_lose_their_handles_and_keep_their_answers,
+    a_poisoned_row_does_not_hold_back_a_good_one,
+    a_paused_provider_is_left_alone_until_its_time,
+    a_cancelled_event_is_never_sent_and_cancelling_repeats,
+    rows_of_one_commit_do_not_vanish_between_pages,
+    every_page_can_be_read,
+    accounts_sessions_and_throttle_are_kept,
+}

@@ -1,0 +1,165 @@
+//! The embedded engine: one writer, a read-only pool beside it, WAL, `synchronous = FULL`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{AssertSqlSafe, Column as _, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
+
+use super::Error;
+use super::engine::{Cell, Engine, Row, Sql, Value, migrator, store_error};
+
+const MIGRATIONS: &[(i64, &str, &str)] =
+    &[(1, "ledger", include_str!("../../../migrations/sqlite/0001_ledger.sql"))];
+
+/// Connections that only read.
+const READERS: u32 = 4;
+
+/// How long a statement waits for another process's write, and a task for a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One SQLite file.
+#[derive(Debug)]
+pub struct SqliteEngine {
+    // One connection: SQLite has one writer, and queueing for it here is cheaper than SQLITE_BUSY.
+    writer: SqlitePool,
+    readers: SqlitePool,
+    name: String,
+}
+
+impl SqliteEngine {
+    /// Opens or creates the file of a `sqlite://` URL.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub async fn open(url: &str) -> Result<Self, Error> {
+        let options = SqliteConnectOptions::from_str(url)
+            .map_err(store_error)?
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // We promise durability before 202, so each commit reaches the disk.
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(PATIENCE)
+            .statement_cache_capacity(512);
+        let name = options.get_filename().display().to_string();
+        if let Some(folder) = options.get_filename().parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| Error::Unavailable { source: Box::new(error) })?;
+        }
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .min_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .acquire_timeout(PATIENCE)
+            .connect_with(options.clone())
+            .await
+            .map_err(store_error)?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .acquire_timeout(PATIENCE)
+            .connect_lazy_with(options.create_if_missing(false).pragma("query_only", "ON"));
+        Ok(Self { writer, readers, name })
+    }
+}
+
+fn bind(sql: &str, values: Vec<Value>) -> sqlx::query::Query<'_, Sqlite, sqlx::sqlite::SqliteArguments> {
+    let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+    for value in values {
+        query = match value {
+            Value::Int(number) => query.bind(number),
+            Value::Text(text) => query.bind(text),
+        };
+    }
+    query
+}
+
+impl Engine for SqliteEngine {
+    const NAME: &'static str = "sqlite";
+    type Tx = sqlx::Transaction<'static, Sqlite>;
+
+    fn text(sql: Sql) -> &'static str {
+        sql.sqlite
+    }
+
+    async fn begin(&self) -> Result<Self::Tx, Error> {
+        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(store_error)
+    }
+
+    async fn begin_read(&self) -> Result<Self::Tx, Error> {
+        self.readers.begin().await.map_err(store_error)
+    }
+
+    async fn query(tx: &mut Self::Tx, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Error> {
+        let rows = bind(sql, values).fetch_all(&mut **tx).await.map_err(store_error)?;
+        rows.iter()
+            .map(|row| {
+                let cells = row.columns().iter().map(|column| {
+                    let at = column.ordinal();
+                    let raw = row.try_get_raw(at).map_err(store_error)?;
+                    if raw.is_null() {
+                        return Ok(Cell::Null);
+                    }
+                    if raw.type_info().name() == "TEXT" {
+                        row.try_get_unchecked(at).map(Cell::Text).map_err(store_error)
+                    } else {
+                        row.try_get_unchecked(at).map(Cell::Int).map_err(store_error)
+                    }
+                });
+                Ok(Row::new(cells.collect::<Result<_, Error>>()?))
+            })
+            .collect()
+    }
+
+    async fn execute(tx: &mut Self::Tx, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
+        let done = bind(sql, values).execute(&mut **tx).await.map_err(store_error)?;
+        Ok(done.rows_affected())
+    }
+
+    async fn commit(tx: Self::Tx) -> Result<(), Error> {
+        // A failed COMMIT (disk full, I/O error) may or may not have reached the file.
+        tx.commit().await.map_err(|error| match store_error(error) {
+            Error::Busy => Error::Busy,
+            other => Error::CommitUnknown { source: Box::new(other) },
+        })
+    }
+
+    async fn migrate(&self) -> Result<(), Error> {
+        migrator(MIGRATIONS)
+            .run(&self.writer)
+            .await
+            .map_err(|error| Error::Migration { source: Box::new(error) })
+    }
+
+    async fn schema_version(&self) -> Result<i64, Error> {
+        let mut tx = self.begin().await?;
+        let known = Self::query(
+            &mut tx,
+            "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = '_sqlx_migrations'",
+            Vec::new(),
+        )
+        .await?;
+        let exists = known.into_iter().next().map_or(Ok(0), |mut row| row.int())?;
+        if exists == 0 {
+            return Ok(0);
+        }
+        let rows =
+            Self::query(&mut tx, "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations", Vec::new())
+                .await?;
+        rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}

@@ -1,0 +1,644 @@
+//! Claims, markers, ends, reads, sweeps: a decision per record, a commit per group.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use app::model::{Channel, Detail, FactKind, Freeze, Record as RecordView, Stamp, State};
+use async_trait::async_trait;
+
+use super::engine::{Batch, Engine, Sql, Value, locking, same};
+use super::rows::{Stored, Write, is_frozen, view};
+use super::{
+    Admission, Admitted, Claim, End, Error, Evidence, GiveUp, Ledger, ReadAnswer, ReadTask, SqlStore,
+    Start, Started, Swept, Weighed,
+};
+use crate::domain::{Event, Illegal, Phase, PreCall, Step, TokenState};
+
+/// Due, alive, in no frozen scope, and of no paused provider. Oldest due time first, so that a failing
+/// row moves back behind those that wait.
+const CLAIM: Sql = locking!(
+    "SELECT o.record_id FROM outbox o
+     WHERE o.channel = $1 AND o.due_at <= $2 AND o.expires_at > $3
+       AND NOT EXISTS (SELECT 1 FROM freezes f WHERE f.ended_at IS NULL
+           AND f.scope IN ('all', 'channel:' || o.channel, 'provider:' || o.provider))
+       AND NOT EXISTS (SELECT 1 FROM provider_pauses p
+           WHERE p.provider = o.provider AND p.paused_until > $2)
+     ORDER BY o.due_at, o.record_id LIMIT $4",
+    "FOR UPDATE OF o SKIP LOCKED"
+);
+
+const CLAIM_REPLAYS: Sql = locking!(
+    "SELECT r.id FROM records r
+     WHERE r.replay_at <= $2 AND r.channel = $1 AND r.state = 'dispatch_unknown' AND r.expires_at > $3
+       AND NOT EXISTS (SELECT 1 FROM freezes f WHERE f.ended_at IS NULL
+           AND f.scope IN ('all', 'channel:' || r.channel, 'provider:' || r.provider))
+       AND NOT EXISTS (SELECT 1 FROM provider_pauses p
+           WHERE p.provider = r.provider AND p.paused_until > $2)
+     ORDER BY r.replay_at, r.id LIMIT $4",
+    "FOR UPDATE OF r SKIP LOCKED"
+);
+
+/// The gate: markers share it, a freeze takes it alone. SQLite's writer is the gate already.
+const GATE_SHARED: Sql = locking!("SELECT one FROM gate WHERE one = 1", "FOR SHARE");
+
+const CLAIM_READS: Sql = locking!(
+    "SELECT r.id, r.event_id, r.state, r.attempt, r.calls, r.channel, r.provider, r.message_id,
+            r.attempt_started_at, r.destination_ref, r.reset_ref, r.purpose, a.attempt_id, a.fingerprint
+     FROM records r JOIN attempts a ON a.id = r.id AND a.attempt = r.attempt
+     WHERE r.due_at <= $1 AND r.state IN ('dispatch_unknown', 'sent')
+     ORDER BY r.due_at, r.id LIMIT $2",
+    "FOR UPDATE OF r SKIP LOCKED"
+);
+
+const LEASES_OVER: Sql = locking!(
+    "SELECT id FROM records WHERE state = 'dispatching' AND lease_until <= $1
+     ORDER BY lease_until, id LIMIT $2",
+    "FOR UPDATE SKIP LOCKED"
+);
+const QUEUE_OVER: Sql = locking!(
+    "SELECT record_id FROM outbox WHERE expires_at <= $1 ORDER BY expires_at, record_id LIMIT $2",
+    "FOR UPDATE SKIP LOCKED"
+);
+const UNKNOWN_OVER: Sql = locking!(
+    "SELECT id FROM records WHERE state = 'dispatch_unknown' AND expires_at <= $1
+     ORDER BY expires_at, id LIMIT $2",
+    "FOR UPDATE SKIP LOCKED"
+);
+const POLLS_OVER: Sql = locking!(
+    "SELECT id FROM records WHERE state = 'sent' AND settled_at IS NULL AND poll_until <= $1
+     ORDER BY poll_until, id LIMIT $2",
+    "FOR UPDATE SKIP LOCKED"
+);
+
+fn limit(value: usize) -> Value {
+    Value::Int(Some(i64::try_from(value).unwrap_or(i64::MAX)))
+}
+
+fn token_state(stored: &Stored) -> TokenState {
+    match stored.extra.token_state.as_str() {
+        "consumed" => TokenState::Consumed,
+        "superseded" => TokenState::Superseded,
+        _ => TokenState::Live,
+    }
+}
+
+impl<E: Engine> SqlStore<E> {
+    fn decide(&self, stored: &Stored, event: &Event, now: Stamp) -> Result<Step, Illegal> {
+        let ctx = self.env.rules.ctx(&stored.record.provider, now, self.jitter());
+        stored.record.apply(event, &ctx)
+    }
+
+    async fn ids(tx: &mut E::Tx, sql: Sql, values: Vec<Value>) -> Result<Vec<String>, Error> {
+        let rows = Self::query(tx, sql, values).await?;
+        rows.into_iter().map(|mut row| row.text()).collect()
+    }
+
+    /// Claims what `ids` names; what does not fit any more is left alone.
+    async fn take(
+        &self,
+        tx: &mut E::Tx,
+        ids: &[String],
+        owner: &str,
+        freezes: &[Freeze],
+        is_replay: bool,
+    ) -> Result<Vec<Claim>, Error> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = Self::load(tx, ids.iter().map(String::as_str)).await?;
+        let now = self.env.clock.now();
+        let lease_until = now.plus(self.env.rules.policy.lease);
+        let mut writes = Vec::new();
+        for id in ids {
+            let Some(stored) = found.get(id) else { continue };
+            let frozen = is_frozen(freezes, stored.record.channel, &stored.record.provider);
+            let owner = owner.to_owned();
+            let event = if is_replay {
+                let token = token_state(stored);
+                Event::ClaimReplay { owner, lease_until, is_frozen: frozen, token }
+            } else {
+                Event::Claim { owner, lease_until, is_frozen: frozen }
+            };
+            if let Ok(step) = self.decide(stored, &event, now) {
+                writes.push(Write { before: stored, step, start: None });
+            }
+        }
+        self.persist(tx, &mut writes).await?;
+        Ok(writes
+            .iter()
+            .map(|write| {
+                let (record, extra) = (&write.step.record, &write.before.extra);
+                let attempt = record.number_in_hand();
+                Claim {
+                    id: record.id.clone(),
+                    event_id: record.event_id.clone(),
+                    fence: record.fence,
+                    attempt,
+                    attempt_id: self.env.keys.attempt_id(&record.event_id, attempt),
+                    is_replay: record.is_replay,
+                    channel: record.channel,
+                    provider: record.provider.clone(),
+                    purpose: extra.purpose.clone(),
+                    destination_ref: extra.destination_ref.clone().unwrap_or_default(),
+                    reset_ref: extra.reset_ref.clone().unwrap_or_default(),
+                    expires_at: record.expires_at,
+                    lease_until,
+                }
+            })
+            .collect())
+    }
+
+    /// Runs one decision over each of `ids` and writes those that apply.
+    async fn each(
+        &self,
+        tx: &mut E::Tx,
+        ids: &[String],
+        event: impl Fn(&Stored) -> Event,
+    ) -> Result<usize, Error> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let found = Self::load(tx, ids.iter().map(String::as_str)).await?;
+        let now = self.env.clock.now();
+        let mut writes = Vec::new();
+        for stored in found.values() {
+            if let Ok(step) = self.decide(stored, &event(stored), now) {
+                writes.push(Write { before: stored, step, start: None });
+            }
+        }
+        self.persist(tx, &mut writes).await?;
+        Ok(writes.len())
+    }
+
+    /// For each record, whether a freeze of its scope was in force at the instant of its margin.
+    async fn frozen_at_margin(
+        &self,
+        tx: &mut E::Tx,
+        ids: &[String],
+    ) -> Result<HashSet<String>, Error> {
+        let mut batch = Batch::new(
+            "SELECT DISTINCT r.id FROM records r JOIN freezes f
+               ON f.scope IN ('all', 'channel:' || r.channel, 'provider:' || r.provider)
+             WHERE f.since <= r.expires_at - ",
+        );
+        batch.bind(self.env.rules.policy.margin);
+        batch.push(" AND (f.ended_at IS NULL OR f.ended_at > r.expires_at - ");
+        batch.bind(self.env.rules.policy.margin);
+        batch.push(") AND r.id IN ");
+        batch.list(ids.iter());
+        let rows = Self::query_batch(tx, batch).await?;
+        rows.into_iter().map(|mut row| row.text()).collect()
+    }
+
+    pub(super) async fn expire_queue(&self, tx: &mut E::Tx, most: usize) -> Result<usize, Error> {
+        let last = self.env.clock.now().plus(self.env.rules.policy.margin);
+        let ids = Self::ids(tx, QUEUE_OVER, vec![last.into(), limit(most)]).await?;
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let frozen = self.frozen_at_margin(tx, &ids).await?;
+        self.each(tx, &ids, |stored| Event::Expire {
+            was_frozen: frozen.contains(&stored.record.id),
+        })
+        .await
+    }
+
+    async fn first_stamp(&self, sql: Sql, values: Vec<Value>) -> Result<Option<Stamp>, Error> {
+        let mut tx = self.engine.begin_read().await?;
+        let rows = Self::query(&mut tx, sql, values).await?;
+        rows.into_iter().next().map_or(Ok(None), |mut row| row.maybe_stamp())
+    }
+
+    async fn weigh_one(
+        &self,
+        tx: &mut E::Tx,
+        evidence: &Evidence,
+    ) -> Result<Weighed, Error> {
+        let receipt = &evidence.receipt;
+        let mut rows = Self::query(
+            tx,
+            same("SELECT id, attempt FROM attempts WHERE attempt_id = $1 AND provider = $2"),
+            vec![(&receipt.attempt_id).into(), (&evidence.provider).into()],
+        )
+        .await?;
+        let Some(mut row) = rows.pop() else { return Ok(Weighed::Unmatched) };
+        let (id, attempt) = (row.text()?, row.count()?);
+        let found = Self::load(tx, [id.as_str()]).await?;
+        let Some(stored) = found.get(&id) else { return Ok(Weighed::Unmatched) };
+        let event = Event::Callback {
+            attempt,
+            seen: receipt.seen,
+            message_id: receipt.message_id.clone(),
+            provider_at: receipt.at,
+        };
+        // A provider repeats its callbacks until it hears 2xx: the same one is one fact.
+        let same_before = Self::query(
+            tx,
+            same("SELECT detail FROM facts WHERE id = $1 AND kind = 'callback' AND attempt = $2
+                  AND COALESCE(provider_message_id, '') = $3 ORDER BY seq DESC LIMIT 100"),
+            vec![
+                (&id).into(),
+                attempt.into(),
+                receipt.message_id.as_deref().unwrap_or("").into(),
+            ],
+        )
+        .await?;
+        for mut row in same_before {
+            let detail: Detail = serde_json::from_str(&row.text()?).unwrap_or_default();
+            let at = receipt.at.map(Stamp::micros);
+            if detail.get_code("seen") == Some(receipt.seen.as_str())
+                && detail.get_number("provider_at") == at
+            {
+                return Ok(Weighed::Duplicate);
+            }
+        }
+        match self.decide(stored, &event, self.env.clock.now()) {
+            Ok(step) => {
+                let mut writes = [Write { before: stored, step, start: None }];
+                self.persist(tx, &mut writes).await?;
+                Ok(Weighed::Kept)
+            }
+            Err(_) => Ok(Weighed::Unmatched),
+        }
+    }
+
+    fn started(stored: &Stored, fence: i64) -> Started {
+        let record = &stored.record;
+        if record.fence != fence {
+            return Started::Stale;
+        }
+        match (record.state, record.phase, record.call_by) {
+            (State::Dispatching, Phase::Calling, Some(call_by)) => {
+                Started::Call { attempt: record.attempt, call: record.calls, call_by }
+            }
+            (State::Dispatching, _, _) => Started::Stale,
+            (state, _, _) => Started::Stopped(state),
+        }
+    }
+}
+
+#[async_trait]
+impl<E: Engine> Ledger for SqlStore<E> {
+    async fn admit(&self, requests: &[Admission]) -> Result<Vec<Admitted>, Error> {
+        self.admit_group(requests).await
+    }
+
+    async fn claim(&self, owner: &str, channel: Channel, most: usize) -> Result<Vec<Claim>, Error> {
+        let mut tx = self.engine.begin().await?;
+        let now = self.env.clock.now();
+        let last = now.plus(self.env.rules.policy.margin);
+        let values = |most: usize| -> Vec<Value> {
+            vec![channel.as_str().into(), now.into(), last.into(), limit(most)]
+        };
+        let freezes = Self::active_freezes(&mut tx).await?;
+        let fresh = Self::ids(&mut tx, CLAIM, values(most)).await?;
+        let mut claims = self.take(&mut tx, &fresh, owner, &freezes, false).await?;
+        let room = most.saturating_sub(claims.len());
+        if room > 0 {
+            let replays = Self::ids(&mut tx, CLAIM_REPLAYS, values(room)).await?;
+            claims.extend(self.take(&mut tx, &replays, owner, &freezes, true).await?);
+        }
+        if claims.is_empty() {
+            return Ok(claims);
+        }
+        E::commit(tx).await?;
+        Ok(claims)
+    }
+
+    async fn start(&self, starts: &[Start]) -> Result<Vec<Started>, Error> {
+        let mut tx = self.engine.begin().await?;
+        // The gate before the switch: reading freezes without it is write skew (a freeze would be
+        // acknowledged and a call would still start).
+        Self::query(&mut tx, GATE_SHARED, Vec::new()).await?;
+        let freezes = Self::active_freezes(&mut tx).await?;
+        let found = Self::load(&mut tx, starts.iter().map(|s| s.id.as_str())).await?;
+        let hashes = self.first_hashes(&mut tx, &found).await?;
+        let now = self.env.clock.now();
+        let mut writes = Vec::new();
+        let mut places = Vec::with_capacity(starts.len());
+        for start in starts {
+            let Some(stored) = found.get(&start.id) else {
+                places.push(None);
+                continue;
+            };
+            let frozen = is_frozen(&freezes, stored.record.channel, &stored.record.provider);
+            let differs = stored.record.is_replay
+                && hashes.get(&start.id).is_none_or(|hash| *hash != start.request_hash);
+            let event = if differs {
+                Event::GiveUp { fence: start.fence, why: PreCall::BytesDiffer }
+            } else {
+                Event::Start { fence: start.fence, is_frozen: frozen, token: token_state(stored) }
+            };
+            match self.decide(stored, &event, now) {
+                Ok(step) => {
+                    places.push(Some(writes.len()));
+                    writes.push(Write { before: stored, step, start: Some(start) });
+                }
+                Err(_) => places.push(None),
+            }
+        }
+        self.persist(&mut tx, &mut writes).await?;
+        E::commit(tx).await?;
+        Ok(places
+            .into_iter()
+            .map(|place| match place.map(|at| &writes[at].step) {
+                None => Started::Stale,
+                Some(Step { call: Some(call), .. }) => Started::Call {
+                    attempt: call.attempt,
+                    call: call.number,
+                    call_by: call.call_by,
+                },
+                Some(step) => Started::Stopped(step.record.state),
+            })
+            .collect())
+    }
+
+    async fn read_back(&self, start: &Start) -> Result<Started, Error> {
+        // On the writer's side: a reader could see an older snapshot.
+        let mut tx = self.engine.begin().await?;
+        let found = Self::load(&mut tx, [start.id.as_str()]).await?;
+        Ok(found.get(&start.id).map_or(Started::Stale, |stored| Self::started(stored, start.fence)))
+    }
+
+    async fn give_up(&self, claims: &[GiveUp]) -> Result<(), Error> {
+        let mut tx = self.engine.begin().await?;
+        let by_id: HashMap<&str, &GiveUp> = claims.iter().map(|c| (c.id.as_str(), c)).collect();
+        let found = Self::load(&mut tx, by_id.keys().copied()).await?;
+        let now = self.env.clock.now();
+        let mut writes = Vec::new();
+        for (id, stored) in &found {
+            let Some(claim) = by_id.get(id.as_str()) else { continue };
+            let event = Event::GiveUp { fence: claim.fence, why: claim.why };
+            match self.decide(stored, &event, now) {
+                Ok(step) => writes.push(Write { before: stored, step, start: None }),
+                Err(_) => tracing::info!(
+                    notification.id = %id, attempt.fence = claim.fence,
+                    "a claim that is not ours any more was left alone"
+                ),
+            }
+        }
+        self.persist(&mut tx, &mut writes).await?;
+        E::commit(tx).await
+    }
+
+    async fn end(&self, ends: &[End]) -> Result<Vec<State>, Error> {
+        let mut tx = self.engine.begin().await?;
+        let found = Self::load(&mut tx, ends.iter().map(|e| e.id.as_str())).await?;
+        let now = self.env.clock.now();
+        let mut writes: Vec<Write<'_>> = Vec::new();
+        let mut states = BTreeMap::new();
+        for end in ends {
+            let Some(stored) = found.get(&end.id) else { continue };
+            let event = Event::End {
+                fence: end.fence,
+                verdict: end.verdict.clone(),
+                ended_at: end.ended_at,
+            };
+            let step = self.decide(stored, &event, now).or_else(|_| {
+                tracing::warn!(
+                    notification.id = %end.id, attempt.fence = end.fence,
+                    "an answer came after its lease was lost: kept as evidence"
+                );
+                let late =
+                    Event::LateAnswer { attempt: end.attempt, verdict: end.verdict.clone() };
+                self.decide(stored, &late, now)
+            });
+            if let Ok(step) = step {
+                states.insert(end.id.clone(), step.record.state);
+                writes.push(Write { before: stored, step, start: None });
+            }
+        }
+        self.persist(&mut tx, &mut writes).await?;
+        E::commit(tx).await?;
+        Ok(ends
+            .iter()
+            .map(|end| {
+                states
+                    .get(&end.id)
+                    .copied()
+                    .or_else(|| found.get(&end.id).map(|stored| stored.record.state))
+                    .unwrap_or(State::DispatchUnknown)
+            })
+            .collect())
+    }
+
+    async fn claim_reads(&self, most: usize, visible_after: i64) -> Result<Vec<ReadTask>, Error> {
+        let mut tx = self.engine.begin().await?;
+        let now = self.env.clock.now();
+        let rows = Self::query(&mut tx, CLAIM_READS, vec![now.into(), limit(most)]).await?;
+        let mut tasks = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            tasks.push(ReadTask {
+                id: row.text()?,
+                event_id: row.text()?,
+                state: row.word()?,
+                attempt: row.count()?,
+                calls: row.count()?,
+                channel: row.word()?,
+                provider: row.text()?,
+                message_id: row.maybe_text()?,
+                since: row.maybe_stamp()?.unwrap_or(now),
+                destination_ref: row.maybe_text()?,
+                reset_ref: row.maybe_text()?,
+                purpose: row.text()?,
+                attempt_id: row.text()?,
+                fingerprint: row.text()?,
+            });
+        }
+        if tasks.is_empty() {
+            return Ok(tasks);
+        }
+        let mut batch = Batch::new("UPDATE records SET due_at = ");
+        batch.bind(now.plus(visible_after));
+        batch.push(" WHERE id IN ");
+        batch.list(tasks.iter().map(|task| &task.id));
+        Self::execute_batch(&mut tx, batch).await?;
+        E::commit(tx).await?;
+        Ok(tasks)
+    }
+
+    async fn record_reads(&self, answers: &[ReadAnswer]) -> Result<(), Error> {
+        let mut tx = self.engine.begin().await?;
+        let by_id: HashMap<&str, &ReadAnswer> = answers.iter().map(|a| (a.id.as_str(), a)).collect();
+        let found = Self::load(&mut tx, by_id.keys().copied()).await?;
+        let now = self.env.clock.now();
+        let mut writes = Vec::new();
+        for (id, stored) in &found {
+            let Some(answer) = by_id.get(id.as_str()) else { continue };
+            let event = Event::Read {
+                calls: answer.calls,
+                attempt: answer.attempt,
+                asked_at: answer.asked_at,
+                answer: answer.answer.clone(),
+            };
+            if let Ok(step) = self.decide(stored, &event, now) {
+                writes.push(Write { before: stored, step, start: None });
+            }
+        }
+        self.persist(&mut tx, &mut writes).await?;
+        E::commit(tx).await
+    }
+
+    async fn weigh(&self, evidence: &[Evidence]) -> Result<Vec<Weighed>, Error> {
+        let mut tx = self.engine.begin().await?;
+        let mut weighed = Vec::with_capacity(evidence.len());
+        for one in evidence {
+            // One after the other: two receipts of one request may be about one record.
+            weighed.push(self.weigh_one(&mut tx, one).await?);
+        }
+        E::commit(tx).await?;
+        Ok(weighed)
+    }
+
+    async fn sweep(&self, most: usize) -> Result<Swept, Error> {
+        let mut tx = self.engine.begin().await?;
+        let now = self.env.clock.now();
+        let over = || vec![now.into(), limit(most)];
+        let expired = self.expire_queue(&mut tx, most).await?;
+        let ids = Self::ids(&mut tx, UNKNOWN_OVER, over()).await?;
+        let unresolved = self.each(&mut tx, &ids, |_| Event::Expire { was_frozen: false }).await?;
+        let ids = Self::ids(&mut tx, LEASES_OVER, over()).await?;
+        let leases = self.each(&mut tx, &ids, |_| Event::LeaseLost).await?;
+        let ids = Self::ids(&mut tx, POLLS_OVER, over()).await?;
+        let settled = self.each(&mut tx, &ids, |_| Event::PollOver).await?;
+        let more = [expired, unresolved, leases, settled].iter().any(|done| *done >= most);
+        E::commit(tx).await?;
+        Ok(Swept { expired, unresolved, leases, settled, more })
+    }
+
+    async fn cancel(&self, id: &str, actor: &str) -> Result<Option<(RecordView, bool)>, Error> {
+        let mut tx = self.engine.begin().await?;
+        let found = Self::load(&mut tx, [id]).await?;
+        let Some(stored) = found.get(id) else { return Ok(None) };
+        let freezes = Self::active_freezes(&mut tx).await?;
+        let policy = &self.env.rules.policy;
+        let event = Event::Cancel { actor: actor.to_owned() };
+        match self.decide(stored, &event, self.env.clock.now()) {
+            Ok(step) => {
+                let after = Stored { record: step.record.clone(), extra: stored.extra.clone() };
+                let mut writes = [Write { before: stored, step, start: None }];
+                self.persist(&mut tx, &mut writes).await?;
+                if stored.extra.token_id.is_some() {
+                    Self::execute(
+                        &mut tx,
+                        same("UPDATE records SET token_state = 'superseded'
+                              WHERE id = $1 AND token_state = 'live'"),
+                        vec![id.into()],
+                    )
+                    .await?;
+                }
+                E::commit(tx).await?;
+                Ok(Some((view(&after, &freezes, policy), true)))
+            }
+            Err(_) => {
+                let again = stored.record.reason == app::model::Reason::Cancelled;
+                Ok(Some((view(stored, &freezes, policy), again)))
+            }
+        }
+    }
+
+    async fn next_due(&self, channel: Channel) -> Result<Option<Stamp>, Error> {
+        // What is frozen or paused is not due by waiting: the wake-up after the act says so.
+        self.first_stamp(
+            same("SELECT MIN(due_at) FROM (
+                    SELECT MIN(CASE WHEN p.paused_until > o.due_at THEN p.paused_until ELSE o.due_at END)
+                             AS due_at
+                    FROM outbox o LEFT JOIN provider_pauses p ON p.provider = o.provider
+                    WHERE o.channel = $1 AND NOT EXISTS (SELECT 1 FROM freezes f
+                        WHERE f.ended_at IS NULL
+                          AND f.scope IN ('all', 'channel:' || o.channel, 'provider:' || o.provider))
+                    UNION ALL
+                    SELECT MIN(r.replay_at) FROM records r
+                    WHERE r.replay_at IS NOT NULL AND r.channel = $1
+                      AND NOT EXISTS (SELECT 1 FROM freezes f WHERE f.ended_at IS NULL
+                        AND f.scope IN ('all', 'channel:' || r.channel, 'provider:' || r.provider))
+                  ) AS waiting"),
+            vec![channel.as_str().into()],
+        )
+        .await
+    }
+
+    async fn next_read(&self) -> Result<Option<Stamp>, Error> {
+        self.first_stamp(
+            same("SELECT MIN(due_at) FROM records
+                  WHERE due_at IS NOT NULL AND state IN ('dispatch_unknown', 'sent')"),
+            Vec::new(),
+        )
+        .await
+    }
+
+    async fn next_sweep(&self) -> Result<Option<Stamp>, Error> {
+        self.first_stamp(
+            same("SELECT MIN(at) FROM (
+                    SELECT MIN(expires_at) - $1 AS at FROM outbox
+                    UNION ALL SELECT MIN(expires_at) FROM records WHERE state = 'dispatch_unknown'
+                    UNION ALL SELECT MIN(lease_until) FROM records WHERE state = 'dispatching'
+                    UNION ALL SELECT MIN(poll_until) FROM records
+                        WHERE state = 'sent' AND settled_at IS NULL
+                  ) AS ends"),
+            vec![self.env.rules.policy.margin.into()],
+        )
+        .await
+    }
+
+    async fn pause_provider(&self, provider: &str, until: Stamp, code: &str) -> Result<(), Error> {
+        let mut tx = self.engine.begin().await?;
+        Self::execute(
+            &mut tx,
+            same("INSERT INTO provider_pauses (provider, paused_until, code, since)
+                  VALUES ($1, $2, $3, $4)
+                  ON CONFLICT (provider) DO UPDATE SET code = excluded.code, since = excluded.since,
+                    paused_until = CASE WHEN excluded.paused_until > provider_pauses.paused_until
+                      THEN excluded.paused_until ELSE provider_pauses.paused_until END"),
+            vec![provider.into(), until.into(), code.into(), self.env.clock.now().into()],
+        )
+        .await?;
+        E::commit(tx).await
+    }
+
+    async fn adopt_route(&self, channel: Channel, providers: &[String]) -> Result<u64, Error> {
+        let Some(first) = providers.first() else { return Ok(0) };
+        let mut tx = self.engine.begin().await?;
+        let mut batch = Batch::new("UPDATE records SET provider = ");
+        batch.bind(first);
+        batch.push(" WHERE state = 'accepted' AND channel = ").bind(channel.as_str());
+        batch.push(" AND provider NOT IN ").list(providers.iter());
+        let moved = Self::execute_batch(&mut tx, batch).await?;
+        if moved > 0 {
+            let mut batch = Batch::new("UPDATE outbox SET provider = ");
+            batch.bind(first);
+            batch.push(" WHERE channel = ").bind(channel.as_str());
+            batch.push(" AND provider NOT IN ").list(providers.iter());
+            Self::execute_batch(&mut tx, batch).await?;
+            let detail = Detail::default()
+                .code("what", "route")
+                .code("provider", first)
+                .number("count", i64::try_from(moved).unwrap_or(i64::MAX));
+            self.note_operator(&mut tx, FactKind::Config, "system", &detail).await?;
+        }
+        E::commit(tx).await?;
+        Ok(moved)
+    }
+}
+
+impl<E: Engine> SqlStore<E> {
+    /// The rendered request's hash of each replay's first call.
+    async fn first_hashes(
+        &self,
+        tx: &mut E::Tx,
+        found: &BTreeMap<String, Stored>,
+    ) -> Result<HashMap<String, String>, Error> {
+        let mut hashes = HashMap::new();
+        for stored in found.values().filter(|stored| stored.record.is_replay) {
+            let rows = Self::query(
+                tx,
+                same("SELECT request_hash FROM attempts WHERE id = $1 AND attempt = $2"),
+                vec![(&stored.record.id).into(), stored.record.attempt.into()],
+            )
+            .await?;
+            for mut row in rows {
+                hashes.insert(stored.record.id.clone(), row.text()?);
+            }
+        }
+        Ok(hashes)
+    }
+}
