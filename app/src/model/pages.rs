@@ -256,6 +256,9 @@ pub struct EventsPage {
     pub filter: EventFilter,
     /// What in the query was not understood, one sentence each, naming the qualifier.
     pub problems: Vec<String>,
+    /// What was typed looked like an email address or phone number: it was not searched, is kept nowhere,
+    /// and is not in `filter`.
+    pub has_personal_data: bool,
     pub rows: Vec<Record>,
     /// Opaque; absent on the last page.
     pub next_cursor: Option<String>,

@@ -1,0 +1,549 @@
+//! Sample data for the tests of the pages: every state, long ids, freezes, empty pages.
+
+use crate::model::*;
+
+const SECOND: i64 = 1_000_000;
+
+pub fn now() -> Stamp {
+    Stamp::from_micros(1_773_454_447_204_118)
+}
+
+fn ago(seconds: i64) -> Stamp {
+    now().plus(-seconds * SECOND)
+}
+
+fn count(count: u64) -> Capped {
+    Capped { count, more: false }
+}
+
+pub fn frame(role: Role, path: &str) -> Frame {
+    Frame {
+        operator: Operator {
+            id: "op_2".to_owned(),
+            email: "night.oncall.rotation@example.com".to_owned(),
+            role,
+        },
+        csrf: "csrf-token".to_owned(),
+        environment: "production".to_owned(),
+        version: "0.1.0".to_owned(),
+        schema: "1".to_owned(),
+        now: now(),
+        frozen: Vec::new(),
+        unknown_count: count(6),
+        path: path.to_owned(),
+    }
+}
+
+pub fn frozen_frame(role: Role, path: &str) -> Frame {
+    Frame { frozen: vec![freeze_view("provider:northgate-sms")], ..frame(role, path) }
+}
+
+pub fn freeze_view(scope: &str) -> FreezeView {
+    FreezeView {
+        freeze: Freeze {
+            scope: scope.to_owned(),
+            actor: "operator:op_2".to_owned(),
+            since: ago(432),
+            reason: "Carrier answers 200 but messages do not arrive, INC-2291".to_owned(),
+            review_at: Some(now().plus(1_688 * SECOND)),
+            in_flight: 4,
+        },
+        waiting: count(312),
+        in_flight_now: 1,
+        unknown: count(4),
+        expired: count(9),
+        expire_in_5_min: 37,
+        expire_in_15_min: 164,
+        expire_by_review: Some(298),
+        oldest_waiting_at: Some(ago(431)),
+    }
+}
+
+pub fn record(n: u32, state: State, reason: Reason) -> Record {
+    let created = ago(i64::from(n) * 37 + 476);
+    Record {
+        id: format!("019ceb2a-5f14-7c21-9d04-5be1a2f0{n:04x}"),
+        event_id: format!("ev-{:08x}", n.wrapping_mul(2_654_435_761)),
+        state,
+        expires_at: created.plus(1_800 * SECOND),
+        updated_at: ago(i64::from(n) * 31 + 2),
+        created_at: created,
+        channel: if n.is_multiple_of(3) { Channel::Email } else { Channel::Sms },
+        seller_id: Some(format!("seller_{}", 1_042 + n)),
+        purpose: "password_reset".to_owned(),
+        attempts: 1,
+        calls: 1,
+        reason,
+        settled: state.is_terminal(),
+        frozen: false,
+        next: if state.is_terminal() { Next::None } else { Next::Wait },
+        retry_at: None,
+    }
+}
+
+pub fn records() -> Vec<Record> {
+    let mut rows = vec![
+        record(0, State::Accepted, Reason::Admitted),
+        record(1, State::Dispatching, Reason::Claimed),
+        record(2, State::Delivered, Reason::DeliveryEvidence),
+        record(3, State::DispatchUnknown, Reason::Timeout),
+        record(4, State::Sent, Reason::ProviderAccepted),
+        record(5, State::FailedFinal, Reason::RefusedPermanently),
+        record(6, State::Sent, Reason::ReconciledFound),
+        record(7, State::DispatchUnknown, Reason::LeaseLostAfterCall),
+        record(8, State::Expired, Reason::ExpiredInQueue),
+        record(9, State::Accepted, Reason::FrozenBeforeCall),
+    ];
+    rows[9].frozen = true;
+    // The longest ids that admission lets in.
+    rows[4].event_id = format!("reset:{}", "2026-03-14.".repeat(11));
+    rows[4].seller_id = Some(format!("seller_{}", "x".repeat(110)));
+    rows[5].seller_id = None;
+    rows
+}
+
+pub fn overview() -> OverviewPage {
+    OverviewPage {
+        due: Age { count: count(11), oldest_at: Some(ago(4)) },
+        backing_off: Age { count: count(3), oldest_at: Some(ago(41)) },
+        frozen: Age::default(),
+        unknown: Age { count: count(6), oldest_at: Some(ago(192)) },
+        last_admitted_at: Some(ago(2)),
+        duplicate_calls: 0,
+        states: vec![
+            (State::Accepted, count(14)),
+            (State::Dispatching, count(2)),
+            (State::DispatchUnknown, count(6)),
+            (State::Sent, count(212)),
+            (State::Delivered, Capped { count: 10_000, more: true }),
+            (State::FailedFinal, count(87)),
+            (State::Expired, count(0)),
+        ],
+        recent: records(),
+    }
+}
+
+pub fn empty_overview() -> OverviewPage {
+    OverviewPage {
+        due: Age::default(),
+        backing_off: Age::default(),
+        frozen: Age::default(),
+        unknown: Age::default(),
+        last_admitted_at: None,
+        duplicate_calls: 0,
+        states: State::ALL.iter().map(|&state| (state, Capped::default())).collect(),
+        recent: Vec::new(),
+    }
+}
+
+pub fn events() -> EventsPage {
+    EventsPage {
+        filter: EventFilter {
+            q: "after:2026-03-14T01:00Z".to_owned(),
+            channel: Some(Channel::Sms),
+            ..EventFilter::default()
+        },
+        problems: vec![
+            "state: has no value “sending”; it is one of accepted, dispatching, …".to_owned(),
+        ],
+        has_personal_data: false,
+        rows: records(),
+        next_cursor: Some("bm90IGEgcmVhbCBvbmU".to_owned()),
+        is_continued: true,
+        total: Capped { count: 10_000, more: true },
+        providers: vec!["northgate-sms".to_owned(), "heron-mail".to_owned()],
+    }
+}
+
+pub fn no_events(filter: EventFilter) -> EventsPage {
+    EventsPage {
+        filter,
+        problems: Vec::new(),
+        has_personal_data: false,
+        rows: Vec::new(),
+        next_cursor: None,
+        is_continued: false,
+        total: Capped::default(),
+        providers: Vec::new(),
+    }
+}
+
+struct Story {
+    facts: Vec<Fact>,
+    start: Stamp,
+}
+
+impl Story {
+    fn new(start: Stamp) -> Self {
+        Self { facts: Vec::new(), start }
+    }
+
+    fn push(&mut self, after_ms: i64, kind: FactKind) -> &mut Fact {
+        let seq = u32::try_from(self.facts.len()).unwrap_or(0) + 1;
+        self.facts.push(Fact {
+            seq,
+            id: Some("019ceb2a".to_owned()),
+            event_id: Some("ev-7f3a9c21".to_owned()),
+            at: self.start.plus(after_ms * 1_000),
+            kind,
+            old_state: None,
+            new_state: None,
+            attempt: None,
+            attempt_id: None,
+            reason: None,
+            provider: None,
+            provider_message_id: None,
+            token_id: None,
+            actor: "system".to_owned(),
+            detail: Detail::default(),
+        });
+        let last = self.facts.len() - 1;
+        &mut self.facts[last]
+    }
+
+    fn go(
+        &mut self,
+        after_ms: i64,
+        old: Option<State>,
+        new: State,
+        reason: Reason,
+        attempt: Option<u32>,
+    ) {
+        let fact = self.push(after_ms, FactKind::Transition);
+        fact.old_state = old;
+        fact.new_state = Some(new);
+        fact.reason = Some(reason);
+        fact.attempt = attempt;
+        if attempt.is_some() {
+            fact.attempt_id = Some("at-5c0e1f72b98d4a06b98d4a065c0e1f72".to_owned());
+            fact.provider = Some("northgate-sms".to_owned());
+        }
+    }
+
+    fn lookup(&mut self, after_ms: i64, answer: &str, counts: i64) {
+        let fact = self.push(after_ms, FactKind::Lookup);
+        fact.attempt = Some(1);
+        fact.provider = Some("northgate-sms".to_owned());
+        fact.detail = match answer {
+            "found" => Detail::default().code("answer", "found").code("seen", "accepted"),
+            "absent" => Detail::default().code("answer", "absent").number("counts", counts),
+            _ => Detail::default().code("answer", "cannot_tell").code("code", "http_503"),
+        };
+    }
+}
+
+fn unknown_story() -> Story {
+    use State::{Accepted, DispatchUnknown, Dispatching};
+    let mut story = Story::new(ago(476));
+    story.go(0, None, Accepted, Reason::Admitted, None);
+    story.facts[0].actor = "client:identity-core".to_owned();
+    story.push(187, FactKind::AdmissionReplay).detail = Detail::default().number("count", 2);
+    story.go(451, Some(Accepted), Dispatching, Reason::Claimed, Some(1));
+    story.go(700, Some(Dispatching), Accepted, Reason::ResolverUnavailable, Some(1));
+    story.go(2_914, Some(Accepted), Dispatching, Reason::Claimed, Some(1));
+    let call = story.push(2_956, FactKind::Call);
+    call.attempt = Some(1);
+    call.attempt_id = Some("at-5c0e1f72b98d4a06b98d4a065c0e1f72".to_owned());
+    call.provider = Some("northgate-sms".to_owned());
+    call.detail =
+        Detail::default().number("call", 1).number("authorised_by", 1).number("replay", 0);
+    story.go(12_959, Some(Dispatching), DispatchUnknown, Reason::Timeout, Some(1));
+    story.lookup(17_966, "absent", 0);
+    story
+}
+
+pub fn long_facts() -> Vec<Fact> {
+    let mut story = unknown_story();
+    for i in 0..9 {
+        story.lookup(30_000 + i * 30_000, if i == 4 { "cannot_tell" } else { "absent" }, 1);
+    }
+    story.facts
+}
+
+fn first_call() -> CallView {
+    let started_at = ago(476).plus(2_956_000);
+    CallView {
+        number: 1,
+        attempt: 1,
+        is_replay: false,
+        authorised_by: 1,
+        started_at,
+        call_by: started_at.plus(10 * SECOND),
+        ended_at: Some(started_at.plus(10_003_000)),
+        outcome: Some(CallOutcome::Unknown),
+        provider: "northgate-sms".to_owned(),
+        attempt_id: "at-5c0e1f72b98d4a06b98d4a065c0e1f72".to_owned(),
+        provider_message_id: None,
+    }
+}
+
+pub fn event_unknown() -> EventPage {
+    let mut record = record(0, State::DispatchUnknown, Reason::Timeout);
+    record.event_id = "ev-7f3a9c21".to_owned();
+    record.seller_id = Some("seller_1042".to_owned());
+    record.retry_at = Some(now().plus(30 * SECOND));
+    EventPage {
+        record,
+        provider: Some("northgate-sms".to_owned()),
+        provider_message_id: None,
+        request_window: Some("w-20260314-0200".to_owned()),
+        token_id: Some("b41d09aa7c31".to_owned()),
+        facts: long_facts(),
+        calls: vec![first_call()],
+        earlier: Some(self::record(7, State::Delivered, Reason::DeliveryEvidence)),
+        later: None,
+        next_sentence: "Sendonce asks the provider again in 24 s. Nothing is sent again unless two answers after the \
+                        settle time prove that the first call sent nothing."
+            .to_owned(),
+        answer: "We tried to send one text message for this request at 02:06 UTC and do not know yet whether it went \
+                 out. We are finding out and will not send a second one on a guess. The link in it works until 02:36 \
+                 UTC."
+            .to_owned(),
+        duplicate_calls: 0,
+        attempts_max: 3,
+        margin_ms: 10_000,
+        next_read_at: Some(now().plus(24 * SECOND)),
+        poll_until: Some(now().plus(1_324 * SECOND)),
+    }
+}
+
+pub fn event_sent() -> EventPage {
+    let mut story = unknown_story();
+    story.lookup(80_276, "found", 0);
+    let found = story.push(80_276, FactKind::Transition);
+    found.old_state = Some(State::DispatchUnknown);
+    found.new_state = Some(State::Sent);
+    found.reason = Some(Reason::ReconciledFound);
+    found.attempt = Some(1);
+    found.provider = Some("northgate-sms".to_owned());
+    found.provider_message_id = Some("ng-88f1-20c7".to_owned());
+    let callback = story.push(107_040, FactKind::Callback);
+    callback.attempt = Some(1);
+    callback.provider = Some("northgate-sms".to_owned());
+    callback.detail = Detail::default()
+        .code("seen", "accepted")
+        .number("provider_at", ago(476).plus(106_396_000).micros());
+    let mut page = event_unknown();
+    page.facts = story.facts;
+    page.record.state = State::Sent;
+    page.record.reason = Reason::ReconciledFound;
+    page.provider_message_id = Some("ng-88f1-20c7".to_owned());
+    page.calls[0].provider_message_id = Some("ng-88f1-20c7".to_owned());
+    page.later = Some(record(9, State::Accepted, Reason::Admitted));
+    page.next_sentence =
+        "Sendonce asks the provider again in 24 s. Nothing will be sent again for this event."
+            .to_owned();
+    page
+}
+
+/// Just admitted: no attempt, no call, no seller, and held by a freeze.
+pub fn event_new() -> EventPage {
+    let mut page = event_unknown();
+    let mut story = Story::new(ago(30));
+    story.go(0, None, State::Accepted, Reason::Admitted, None);
+    page.record = record(4, State::Accepted, Reason::Admitted);
+    page.record.created_at = ago(30);
+    page.record.expires_at = ago(30).plus(1_800 * SECOND);
+    page.record.event_id = records()[4].event_id.clone();
+    page.record.seller_id = None;
+    page.record.frozen = true;
+    page.record.attempts = 0;
+    page.record.calls = 0;
+    page.facts = story.facts;
+    page.calls.clear();
+    page.provider = None;
+    page.request_window = None;
+    page.token_id = None;
+    page.earlier = None;
+    page.next_read_at = None;
+    page.poll_until = None;
+    page.next_sentence =
+        "It waits until dispatch reopens; if that is too late, it expires and nothing is sent."
+            .to_owned();
+    page
+}
+
+pub fn seller() -> SellerPage {
+    let row = |n: u32, state, reason, window: Option<&str>| SellerRow {
+        record: record(n, state, reason),
+        request_window: window.map(str::to_owned),
+        token_id: (n != 3).then(|| format!("b41d09aa7c3{n}")),
+    };
+    SellerPage {
+        seller_id: "seller_1042".to_owned(),
+        rows: vec![
+            row(0, State::Sent, Reason::ReconciledFound, Some("w-20260314-0200")),
+            row(1, State::Delivered, Reason::DeliveryEvidence, Some("w-20260314-0100")),
+            row(2, State::DispatchUnknown, Reason::Timeout, Some("w-20260314-0100")),
+            row(3, State::Expired, Reason::ExpiredInQueue, None),
+            row(4, State::FailedFinal, Reason::Cancelled, None),
+        ],
+        next_cursor: Some("b2xkZXI".to_owned()),
+        is_continued: false,
+        total: count(17),
+    }
+}
+
+pub fn unknown() -> UnknownPage {
+    let row = |n: u32, provider: &str, since: i64, resolves: &str, reads: bool| UnknownRow {
+        record: record(n, State::DispatchUnknown, Reason::Timeout),
+        provider: provider.to_owned(),
+        since: ago(since),
+        reads: if reads { n + 1 } else { 0 },
+        next_read_at: reads.then(|| now().plus(i64::from(n + 4) * SECOND)),
+        attempts_left: 2,
+        resolves: resolves.to_owned(),
+    };
+    let mut rows = vec![
+        row(9, "northgate-sms", 548, "The next look-up; then a callback, or its expiry.", true),
+        row(
+            3,
+            "northgate-sms",
+            482,
+            "One more “absent” confirms it; then it waits for the freeze to end.",
+            true,
+        ),
+        row(5, "heron-mail", 38, "A look-up, then the same call again under the same key.", true),
+        row(
+            7,
+            "tidewater-sms",
+            270,
+            "A callback may clear it; otherwise it expires unresolved. Not resent.",
+            false,
+        ),
+    ];
+    rows[1].record.event_id = records()[4].event_id.clone();
+    UnknownPage { rows, total: count(4), oldest_at: Some(ago(548)) }
+}
+
+pub fn no_unknown() -> UnknownPage {
+    UnknownPage { rows: Vec::new(), total: Capped::default(), oldest_at: None }
+}
+
+pub fn freeze(active: Vec<FreezeView>, may_freeze: bool) -> FreezePage {
+    let scope = |scope: &str, waiting: u64, in_flight: u64| ScopeView {
+        scope: scope.to_owned(),
+        waiting: count(waiting),
+        in_flight,
+        frozen: active.iter().any(|view| view.freeze.scope == scope),
+    };
+    FreezePage {
+        scopes: vec![
+            scope("channel:sms", 353, 2),
+            scope("channel:email", 6, 1),
+            scope("provider:northgate-sms", 312, 0),
+            scope("provider:heron-mail", 6, 1),
+            scope("all", 359, 3),
+        ],
+        active,
+        release_per_second: 50,
+        call_timeout_ms: 5_000,
+        margin_ms: 10_000,
+        may_freeze,
+        action_key: "one-time-key".to_owned(),
+    }
+}
+
+pub fn refused_form() -> FormState {
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    FormState {
+        problem: Some("Nothing was frozen: two fields need a look.".to_owned()),
+        fields: vec![
+            pair("reason", "Leave out phone numbers: this text is kept for ever."),
+            pair("confirm", "Type the word all."),
+        ],
+        typed: vec![
+            pair("act", "freeze"),
+            pair("scope", "all"),
+            pair("reason", "INC-2291, call the number in the ticket"),
+            pair("confirm", "al"),
+        ],
+        notice: None,
+    }
+}
+
+pub fn providers() -> Vec<ProviderView> {
+    let provider = |name: &str, kind: &str, read: bool, paused: bool| ProviderView {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        channels: vec![Channel::Sms],
+        can_be_read: read,
+        settle_ms: read.then_some(120_000),
+        replay_window_ms: read.then_some(86_400_000),
+        has_callbacks: read,
+        paused_until: paused.then(|| now().plus(300 * SECOND)),
+        pause_code: paused.then(|| "insufficient_balance".to_owned()),
+    };
+    vec![
+        provider("northgate-sms", "twilio", true, true),
+        provider("heron-mail", "postmark", true, false),
+        provider("tidewater-sms", "smtp", false, false),
+    ]
+}
+
+pub fn workers() -> Vec<WorkerView> {
+    let worker = |id: &str, seen: i64| WorkerView {
+        id: id.to_owned(),
+        version: "0.1.0".to_owned(),
+        semantics: 1,
+        roles: "api, dispatch, reconcile, ui".to_owned(),
+        started_at: ago(90_000),
+        seen_at: ago(seen),
+    };
+    vec![
+        worker("019ceb2a-5f14-7c21-9d04-5be1a2f0c6d8", 1),
+        worker("019ceb2a-1111-7c21-9d04-5be1a2f0c6d8", 95),
+    ]
+}
+
+pub fn users() -> Vec<UserView> {
+    let user = |id: &str, email: &str, role, disabled: bool| UserView {
+        id: id.to_owned(),
+        email: email.to_owned(),
+        role,
+        created_at: ago(900_000),
+        disabled_at: disabled.then(|| ago(4_000)),
+    };
+    vec![
+        user("op_1", "admin@example.com", Role::Admin, false),
+        user("op_2", "night.oncall.rotation@example.com", Role::Oncall, false),
+        user("op_3", "former@example.com", Role::Support, true),
+    ]
+}
+
+pub fn clients() -> Vec<ClientView> {
+    vec![
+        ClientView {
+            id: "cl_1".to_owned(),
+            name: "identity-core".to_owned(),
+            scopes: vec![
+                "admit".to_owned(),
+                "status".to_owned(),
+                "consume".to_owned(),
+                "cancel".to_owned(),
+            ],
+            created_at: ago(900_000),
+            revoked_at: None,
+        },
+        ClientView {
+            id: "cl_2".to_owned(),
+            name: "old-batch".to_owned(),
+            scopes: Vec::new(),
+            created_at: ago(900_000),
+            revoked_at: Some(ago(100)),
+        },
+    ]
+}
+
+pub fn login(problem: bool) -> LoginPage {
+    LoginPage {
+        environment: "staging".to_owned(),
+        version: "0.1.0".to_owned(),
+        csrf: "csrf-token".to_owned(),
+        next: "/events?state=sent".to_owned(),
+        email: if problem { "someone@example.com".to_owned() } else { String::new() },
+        problem: problem
+            .then(|| "Email and password do not match, or the account is disabled.".to_owned()),
+        notice: None,
+    }
+}

@@ -1,0 +1,99 @@
+//! The port through which commands reach the ledger.
+
+use app::model::{ClientView, Fact, Freeze, Record, Role, UserView};
+use async_trait::async_trait;
+
+use crate::providers::Secret;
+
+/// Why the ledger did not do it. The texts are shown as they are: no address, key or password in them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    /// It was refused, for a reason that the person can act on.
+    #[error("{message}; {next_step}")]
+    Refused { message: String, next_step: String },
+    /// It did not answer, and may or may not have done it.
+    #[error("{message}")]
+    Unavailable { message: String },
+}
+
+/// A client, and the one time that its key is there.
+#[derive(Debug)]
+pub struct NewClient {
+    pub client: ClientView,
+    pub key: Secret,
+}
+
+/// A notification with its timeline, oldest fact first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub record: Record,
+    pub facts: Vec<Fact>,
+}
+
+/// What the API would answer to one line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LineAnswer {
+    /// 202, 400, 409, 410, 413, 429 or 503.
+    pub status: u16,
+    /// With 202: it was admitted before.
+    pub is_replay: bool,
+    /// The problem's `code`; empty with 202.
+    pub code: String,
+    /// The problem's `errors`: field and code.
+    pub fields: Vec<(String, String)>,
+}
+
+/// What commands ask of the ledger. Every change is also a fact, with the command line as its actor.
+#[async_trait]
+pub trait Admin: Send + Sync {
+    /// Adds an operator; refused when the address is taken.
+    async fn add_user(
+        &self,
+        email: &str,
+        role: Role,
+        password: &Secret,
+    ) -> Result<UserView, AdminError>;
+
+    /// All operators, the disabled ones too, oldest first.
+    async fn list_users(&self) -> Result<Vec<UserView>, AdminError>;
+
+    /// Sets a new password and ends the operator's sessions; false when there is no such operator.
+    async fn set_password(&self, email: &str, password: &Secret) -> Result<bool, AdminError>;
+
+    /// Ends the operator's sessions and refuses new ones; false when there is no such operator.
+    async fn disable_user(&self, email: &str) -> Result<bool, AdminError>;
+
+    /// Adds a client with a new key; refused when the name is taken.
+    async fn add_client(&self, name: &str, scopes: &[String]) -> Result<NewClient, AdminError>;
+
+    /// All clients, the revoked ones too, oldest first.
+    async fn list_clients(&self) -> Result<Vec<ClientView>, AdminError>;
+
+    /// Makes the client's key invalid; false when there is no such client.
+    async fn revoke_client(&self, id_or_name: &str) -> Result<bool, AdminError>;
+
+    /// Freezes the scope. Once it returns, no call of the scope starts on any node. A scope that is frozen
+    /// keeps its first actor and time. `review_in` in microseconds.
+    async fn freeze(
+        &self,
+        scope: &str,
+        reason: &str,
+        review_in: Option<i64>,
+    ) -> Result<Freeze, AdminError>;
+
+    /// Reopens the scope; false when it was not frozen. The reason may be empty.
+    async fn unfreeze(&self, scope: &str, reason: &str) -> Result<bool, AdminError>;
+
+    /// The freezes in force, oldest first.
+    async fn freezes(&self) -> Result<Vec<Freeze>, AdminError>;
+
+    /// The notification of this id, else of this event id.
+    async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError>;
+
+    /// Judges each line exactly as `POST /v1/events` judges its body, and admits it. One answer a line, in
+    /// order; of two lines that exclude one another the first one wins.
+    async fn admit(&self, lines: &[Vec<u8>]) -> Result<Vec<LineAnswer>, AdminError>;
+
+    /// Called once, at the end: seals and closes what was opened.
+    async fn close(&self) {}
+}

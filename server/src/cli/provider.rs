@@ -1,0 +1,227 @@
+//! `sendonce provider list`
+
+use app::model::Channel;
+use serde::Serialize;
+
+use super::{CliError, Out};
+use crate::config::{Config, KINDS, Kind, ProviderConfig, duration};
+use crate::providers::Reading;
+
+/// What to do with providers.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Clone, clap::Subcommand)]
+pub enum Command {
+    /// List every kind of provider with what it can do, and the configured ones.
+    #[command(after_help = "Example:\n  sendonce provider list --json")]
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Serialize)]
+struct KindView {
+    kind: &'static str,
+    channels: &'static [Channel],
+    look_up: &'static str,
+    replay_window: Option<String>,
+    documented_lag: Option<String>,
+    callbacks: bool,
+    in_this_version: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ConfiguredView {
+    name: String,
+    kind: String,
+    routes: Vec<Channel>,
+    look_up: &'static str,
+    settle: Option<String>,
+    replay_window: Option<String>,
+    callbacks: bool,
+}
+
+/// Prints the kinds; then the configured providers, where the configuration can be read.
+///
+/// # Errors
+/// When it cannot be printed.
+pub fn run(args: &Args, config: Result<Config, CliError>, out: &mut Out) -> Result<(), CliError> {
+    let Command::List { json } = args.command;
+    let kinds: Vec<KindView> = KINDS.iter().map(kind_view).collect();
+    let configured: Vec<ConfiguredView> = config.as_ref().map_or_else(
+        |_| Vec::new(),
+        |config| {
+            config.providers.iter().map(|(name, it)| configured_view(config, name, it)).collect()
+        },
+    );
+    if json {
+        out.json(&serde_json::json!({ "kinds": kinds, "configured": configured }))?;
+    } else {
+        let rows: Vec<Vec<String>> = kinds.into_iter().map(kind_row).collect();
+        out.table(
+            &[
+                "kind",
+                "channels",
+                "look-up",
+                "replay window",
+                "lag",
+                "callbacks",
+                "in this version",
+            ],
+            &rows,
+        )?;
+        if !configured.is_empty() {
+            let rows: Vec<Vec<String>> = configured.into_iter().map(configured_row).collect();
+            out.line("")?;
+            out.table(
+                &["name", "kind", "routes", "look-up", "settle", "replay window", "callbacks"],
+                &rows,
+            )?;
+        }
+    }
+    if let Err(error) = config {
+        out.note("the configured providers are not shown, as the configuration cannot be read:")?;
+        error.to_string().lines().try_for_each(|line| out.note(line))?;
+    }
+    Ok(())
+}
+
+fn kind_view(kind: &Kind) -> KindView {
+    KindView {
+        kind: kind.name,
+        channels: kind.channels,
+        look_up: word(kind.reading),
+        replay_window: kind.window.map(duration::format),
+        documented_lag: kind.lag.map(duration::format),
+        callbacks: kind.has_callbacks,
+        in_this_version: kind.is_available,
+    }
+}
+
+fn configured_view(config: &Config, name: &str, provider: &ProviderConfig) -> ConfiguredView {
+    let kind = provider.known_kind();
+    let reading = kind.filter(|_| provider.lookup).map_or(Reading::None, |kind| kind.reading);
+    let is_demo = provider.kind == "demo";
+    ConfiguredView {
+        name: name.to_owned(),
+        kind: provider.kind.clone(),
+        routes: config
+            .routes
+            .iter()
+            .filter(|(_, names)| names.iter().any(|routed| routed == name))
+            .map(|(channel, _)| *channel)
+            .collect(),
+        look_up: word(reading),
+        settle: provider.settle.map(duration::format),
+        replay_window: provider.replay_window().map(duration::format),
+        callbacks: kind.is_some_and(|kind| kind.has_callbacks)
+            && (is_demo || provider.webhook_secret.is_some()),
+    }
+}
+
+fn kind_row(view: KindView) -> Vec<String> {
+    vec![
+        view.kind.to_owned(),
+        channels(view.channels),
+        view.look_up.to_owned(),
+        view.replay_window.unwrap_or_default(),
+        view.documented_lag.unwrap_or_default(),
+        yes(view.callbacks),
+        yes(view.in_this_version),
+    ]
+}
+
+fn configured_row(view: ConfiguredView) -> Vec<String> {
+    vec![
+        view.name,
+        view.kind,
+        channels(&view.routes),
+        view.look_up.to_owned(),
+        view.settle.unwrap_or_default(),
+        view.replay_window.unwrap_or_default(),
+        yes(view.callbacks),
+    ]
+}
+
+fn channels(channels: &[Channel]) -> String {
+    channels.iter().map(|channel| channel.as_str()).collect::<Vec<_>>().join(",")
+}
+
+fn yes(flag: bool) -> String {
+    (if flag { "yes" } else { "no" }).to_owned()
+}
+
+const fn word(reading: Reading) -> &'static str {
+    match reading {
+        Reading::None => "none",
+        Reading::ByReference => "by attempt id",
+        Reading::ByScan => "by scan",
+        Reading::ByOperation => "by operation id",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Args, Command, run};
+    use crate::cli::testing::Screen;
+    use crate::config::{Config, KINDS};
+
+    fn list(text: &str, json: bool) -> Screen {
+        let (mut out, screen) = Screen::new();
+        let config = Config::parse("x", text, std::iter::empty()).map_err(Into::into);
+        run(&Args { command: Command::List { json } }, config, &mut out).expect("prints");
+        screen
+    }
+
+    #[test]
+    fn every_kind_is_listed_and_so_is_what_is_configured() {
+        let screen =
+            list("[providers.mine]\nkind = \"http\"\nsecret = \"canary\"\nsettle = \"9s\"", false);
+        for kind in KINDS {
+            assert!(
+                screen.results().lines().any(|line| line.starts_with(kind.name)),
+                "{}",
+                kind.name
+            );
+        }
+        let mine = "mine  http  -          by attempt id  9s      -              no";
+        assert!(screen.results().contains(mine), "{}", screen.results());
+        assert!(!screen.all().contains("canary"));
+    }
+
+    #[test]
+    fn kinds_are_listed_without_a_usable_configuration() {
+        let screen = list("[nonsense]\nx = 1", false);
+        assert!(screen.results().contains("mailgun"));
+        assert!(screen.notes().contains("nonsense.x"), "{}", screen.notes());
+    }
+
+    #[test]
+    fn the_list_says_what_the_adapters_of_this_version_say() {
+        let built = crate::providers::kinds();
+        for kind in KINDS {
+            let adapter = built.iter().find(|adapter| adapter.kind == kind.name);
+            assert_eq!(adapter.is_some(), kind.is_available, "{}", kind.name);
+            if let Some(adapter) = adapter {
+                assert_eq!(adapter.channels, kind.channels, "{}", kind.name);
+                assert_eq!(adapter.reading, kind.reading, "{}", kind.name);
+                assert_eq!(adapter.has_callbacks, kind.has_callbacks, "{}", kind.name);
+            }
+        }
+    }
+
+    #[test]
+    fn machines_get_json() {
+        let screen = list("", true);
+        let value: serde_json::Value = serde_json::from_str(&screen.results()).expect("JSON");
+        assert_eq!(value["kinds"].as_array().map(Vec::len), Some(KINDS.len()));
+        assert_eq!(value["configured"][0]["name"], "demo");
+        assert_eq!(value["configured"][0]["settle"], "2s");
+    }
+}

@@ -1,0 +1,342 @@
+//! The configuration: one struct, defaults that double as the manual, and one check of the whole.
+//!
+//! Order: the embedded `config.default.toml`, then the file, then `SENDONCE_<SECTION>__<KEY>`, then
+//! `DATABASE_URL`. [`Config::load`] refuses what cannot be read, [`Config::check`] what can be read and is
+//! unsafe. Both name every problem, not the first, and neither ever repeats a value that may be a secret.
+
+mod build;
+mod check;
+pub mod duration;
+mod effective;
+mod kinds;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use app::model::Channel;
+
+pub use self::kinds::{KINDS, Kind};
+use self::reader::Reader;
+use crate::domain::Policy;
+use crate::providers::Secret;
+
+/// Every key with its default: the manual.
+pub const DEFAULTS: &str = include_str!("config.default.toml");
+
+/// Read when no other file is named, where it exists.
+pub const DEFAULT_FILE: &str = "sendonce.toml";
+
+/// The largest configuration file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// One thing that is wrong with the configuration, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The key with its full dotted path, or the name of the file.
+    pub key: String,
+    pub message: String,
+    pub next_step: String,
+}
+
+impl Problem {
+    pub(crate) fn new(key: &str, message: &str, next_step: &str) -> Self {
+        Self {
+            key: reader::printable(key),
+            message: message.to_owned(),
+            next_step: next_step.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.key, self.message, self.next_step)
+    }
+}
+
+/// Why the configuration cannot be used: every problem, one a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.problems.iter().enumerate() {
+            let line_break = if at == 0 { "" } else { "\n" };
+            write!(f, "{line_break}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Everything that can be configured. Durations are microseconds.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub server: Server,
+    pub database_url: Secret,
+    pub admission: Admission,
+    pub dispatch: Dispatch,
+    pub reconcile: Reconcile,
+    /// Provider names by channel, in order.
+    pub routes: BTreeMap<Channel, Vec<String>>,
+    pub providers: BTreeMap<String, ProviderConfig>,
+    pub resolver: Resolver,
+    pub ui: Ui,
+    pub log: Log,
+}
+
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub listen: String,
+    pub public_url: String,
+    pub data_dir: PathBuf,
+    /// Where the built site lies; found beside the binary when empty.
+    pub site_dir: Option<PathBuf>,
+    /// A listener of its own for health and metrics.
+    pub health_listen: Option<String>,
+    /// Shown in the bar of every page.
+    pub environment: String,
+    /// How long running calls may take to end after SIGTERM.
+    pub grace: i64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Admission {
+    pub default_channel: Channel,
+    pub min_lifetime: i64,
+    pub max_lifetime: i64,
+    /// Events that may wait for their commit; beyond it 503.
+    pub queue_max: usize,
+    /// Largest group of one commit.
+    pub batch_max: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Dispatch {
+    pub margin: i64,
+    pub lease: i64,
+    pub call_timeout: i64,
+    pub attempts_max: u32,
+    pub replays_max: u32,
+    pub backoff_first: i64,
+    pub backoff_max: i64,
+    pub workers: usize,
+    pub release_per_second: u32,
+    /// The sender's name in messages.
+    pub sender: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct Reconcile {
+    pub first_poll: i64,
+    pub max_poll: i64,
+    pub poll_for: i64,
+    pub workers: usize,
+    pub read_timeout: i64,
+}
+
+/// One provider: the keys that every kind has, and the rest by name.
+#[derive(Debug, Clone)]
+pub struct ProviderConfig {
+    pub kind: String,
+    pub settle: Option<i64>,
+    pub base_url: Option<String>,
+    pub secret: Option<Secret>,
+    pub webhook_secret: Option<Secret>,
+    pub idempotent: bool,
+    pub window: Option<i64>,
+    pub lookup: bool,
+    /// `demo` only: opens its control API.
+    pub listen: Option<String>,
+    /// Keys of this kind that may be shown, such as `from`, `region`, `host`.
+    pub settings: BTreeMap<String, String>,
+    /// Keys of this kind that may not, such as `token`, `api_key`, `auth_token`.
+    pub credentials: BTreeMap<String, Secret>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Resolver {
+    pub kind: ResolverKind,
+    pub timeout: i64,
+}
+
+#[derive(Debug, Clone)]
+pub enum ResolverKind {
+    Demo,
+    Directory { path: PathBuf },
+    Http { url: String, secret: Secret },
+}
+
+#[derive(Debug, Clone)]
+pub struct Ui {
+    pub idle_timeout: i64,
+    pub absolute_timeout: i64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// A filter in the words of `tracing-subscriber`.
+    pub level: String,
+    pub json: bool,
+}
+
+impl ProviderConfig {
+    /// A key of this kind that may be shown.
+    #[must_use]
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        self.settings.get(key).map(String::as_str)
+    }
+
+    /// A key of this kind that may not be shown.
+    #[must_use]
+    pub fn credential(&self, key: &str) -> Option<&Secret> {
+        self.credentials.get(key)
+    }
+
+    /// What is known of its kind.
+    #[must_use]
+    pub fn known_kind(&self) -> Option<&'static Kind> {
+        Kind::find(&self.kind)
+    }
+
+    /// For how long a repeated key does not send again: as configured, else as the vendor documents it.
+    #[must_use]
+    pub fn replay_window(&self) -> Option<i64> {
+        let known = self.known_kind().and_then(|kind| kind.window);
+        if self.idempotent || known.is_some() { self.window.or(known) } else { None }
+    }
+}
+
+impl Config {
+    /// Reads everything: the embedded defaults, this file (or `./sendonce.toml` where it exists), the
+    /// environment. Says nothing yet about safety: see [`Config::check`].
+    ///
+    /// # Errors
+    /// [`ConfigError`] with every key that is unknown, of the wrong type or out of range.
+    pub fn load(
+        path: Option<&Path>,
+        env: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let name = path.unwrap_or(Path::new(DEFAULT_FILE));
+        let shown = name.display().to_string();
+        match read_file(name) {
+            Ok(text) => Self::parse(&shown, &text, env),
+            Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                Self::parse(&shown, "", env)
+            }
+            Err(error) => {
+                let message = format!("the file cannot be read: {}", error.kind());
+                let problem = Problem::new(&shown, &message, "check the path and who may read it");
+                Err(ConfigError { problems: vec![problem] })
+            }
+        }
+    }
+
+    /// As [`Config::load`], with the file's text in hand; `name` is how problems call it.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(
+        name: &str,
+        text: &str,
+        env: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let env: Vec<(String, String)> = env.collect();
+        let mut reader = Reader::default();
+        reader.defaults(DEFAULTS);
+        reader.file(name, text);
+        for (name, path) in
+            [("DATABASE_URL", "database.url"), ("DATABASE_URL_FILE", "database.url_file")]
+        {
+            if let Some((_, raw)) = env.iter().find(|(key, raw)| key == name && !raw.is_empty()) {
+                reader.variable(name, path, raw.clone());
+            }
+        }
+        let stands_alone = reader.has_variable("database.");
+        reader.environment(env.into_iter().filter(|(name, _)| {
+            // DATABASE_URL wins over its longer name.
+            !(stands_alone && name.starts_with("SENDONCE_DATABASE__URL"))
+        }));
+        let config = build::build(&mut reader);
+        let problems = reader.finish();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
+    }
+
+    /// Whether browsers reach us over TLS: then the session cookie is `Secure` and carries `__Host-`.
+    #[must_use]
+    pub fn has_secure_cookies(&self) -> bool {
+        self.server.public_url.starts_with("https://")
+    }
+
+    /// The name of the session cookie.
+    #[must_use]
+    pub fn session_cookie(&self) -> &'static str {
+        if self.has_secure_cookies() { "__Host-sendonce" } else { "sendonce" }
+    }
+
+    /// The settings that the rules use.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        Policy {
+            margin: self.dispatch.margin,
+            call_timeout: self.dispatch.call_timeout,
+            lease: self.dispatch.lease,
+            attempts_max: self.dispatch.attempts_max,
+            replays_max: self.dispatch.replays_max,
+            backoff_first: self.dispatch.backoff_first,
+            backoff_max: self.dispatch.backoff_max,
+            first_poll: self.reconcile.first_poll,
+            max_poll: self.reconcile.max_poll,
+            poll_for: self.reconcile.poll_for,
+        }
+    }
+
+    /// Stands for the settings on which all nodes must agree: what decides when and how often is sent.
+    /// 16 hex digits.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let policy = self.policy();
+        let mut text = format!(
+            "{} {} {} {} {} {:?}",
+            policy.margin,
+            policy.lease,
+            policy.call_timeout,
+            policy.attempts_max,
+            policy.replays_max,
+            self.routes
+        );
+        for (name, provider) in &self.providers {
+            text.push_str(&format!(" {name} {} {:?}", provider.kind, provider.settle));
+        }
+        crate::keys::sha256(text.as_bytes()).get(..16).unwrap_or_default().to_owned()
+    }
+
+    /// Where the keys lie.
+    #[must_use]
+    pub fn key_file(&self) -> PathBuf {
+        self.server.data_dir.join("sendonce.keys")
+    }
+}
+
+fn read_file(path: &Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
+
+/// The process's environment, without names and values that are no Unicode: none of ours is.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}

@@ -1,0 +1,356 @@
+//! What the binary does for the command line: opens the ledger, migrates, serves.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use app::model::{ClientView, Detail, FactKind, Freeze, Role, UserView};
+use async_trait::async_trait;
+use tokio::net::TcpListener;
+use zeroize::Zeroizing;
+
+use crate::admission::{AdmissionAnswer, AdmissionService};
+use crate::cli::{Admin, AdminError, CliError, Found, Host, LineAnswer, NewClient, serve, simulator};
+use crate::clock::SystemClock;
+use crate::cli::serve::Part;
+use crate::config::{self, Config};
+use crate::entropy::SystemEntropy;
+use crate::http::auth::NewSecret;
+use crate::node::{self, Node, Seams};
+use crate::outbox::Wakeups;
+use crate::password::Passwords;
+use crate::providers::Secret;
+use crate::providers::net::HttpTransport;
+use crate::store::{self, Env, Error, Store};
+
+/// The actor of what the command line does.
+const ACTOR: &str = "cli";
+
+/// The real machine.
+#[derive(Debug, Default)]
+pub struct System;
+
+fn seams() -> Seams {
+    let clock: Arc<dyn crate::clock::Clock> = Arc::new(SystemClock);
+    Seams {
+        transport: Arc::new(HttpTransport::new(Arc::clone(&clock))),
+        entropy: Arc::new(SystemEntropy),
+        clock,
+    }
+}
+
+/// What opening the ledger came to, in one line with the next step.
+fn opening(error: &anyhow::Error) -> CliError {
+    if let Some(error) = error.downcast_ref::<Error>() {
+        let message = error.to_string();
+        return match error {
+            Error::Schema { found, known } if found < known => {
+                CliError::usage(&message, "run `sendonce migrate` first")
+            }
+            Error::Schema { .. } => {
+                CliError::usage(&message, "use the newer program that migrated it, or a backup of the database")
+            }
+            Error::OtherKeys { .. } => CliError::usage(
+                &message,
+                "copy the file sendonce.keys from the data folder of the process that made this database",
+            ),
+            Error::Unavailable { .. } => CliError::failed(
+                &message,
+                "check DATABASE_URL, that the server runs, and that the disk is not full",
+            ),
+            _ => CliError::failed(&message, "see the log for the cause"),
+        };
+    }
+    CliError::usage(&format!("{error:#}"), "mend this and start again")
+}
+
+#[async_trait]
+impl Host for System {
+    async fn open(&self, config: &Config) -> Result<Box<dyn Admin>, CliError> {
+        let seams = seams();
+        let (env, store) = node::open_store(config, &seams, node::rules(config, None))
+            .await
+            .map_err(|error| opening(&error))?;
+        Ok(Box::new(Ledger { config: config.clone(), env, store }))
+    }
+
+    async fn migrate(&self, config: &Config) -> Result<String, CliError> {
+        let seams = seams();
+        let keys = crate::keys::Keys::load_or_create(&config.key_file(), &*seams.entropy)
+            .map_err(|error| CliError::usage(&error.to_string(), "mend this and migrate again"))?;
+        let env = Env {
+            clock: seams.clock,
+            entropy: seams.entropy,
+            keys: Arc::new(keys),
+            rules: Arc::new(node::rules(config, None)),
+        };
+        let store = store::open(config.database_url.expose(), env)
+            .await
+            .map_err(|error| opening(&error.into()))?;
+        store.migrate().await.map_err(|error| opening(&error.into()))?;
+        store.check_keys().await.map_err(|error| opening(&error.into()))?;
+        let (engine, name) = store.describe();
+        store.close().await;
+        Ok(format!("{engine} database {name} has schema {}", store::SCHEMA_VERSION))
+    }
+
+    async fn serve(&self, config: Config, options: serve::Args) -> Result<(), CliError> {
+        crate::telemetry::init_logs(&config.log);
+        let seams = seams();
+        let mut node = Node::build(config, &seams, options.parts())
+            .await
+            .map_err(|error| opening(&error))?;
+        let names: Vec<&str> = node.registry.iter().map(|(name, _)| name).collect();
+        let metrics = crate::http::metrics::install(names)
+            .map_err(|error| CliError::failed(&error.to_string(), "report this"))?;
+        let listener = listen(&node.config.server.listen, "server.listen").await?;
+        let health_listener = match &node.config.server.health_listen {
+            None => None,
+            Some(address) => Some(listen(address, "server.health_listen").await?),
+        };
+        node.start();
+        let node = Arc::new(node);
+        let (engine, database) = node.store.describe();
+        tracing::info!(
+            listen = %node.config.server.listen, database.engine = engine, database.name = %database,
+            roles = %options.parts_text(), version = env!("CARGO_PKG_VERSION"), "serving"
+        );
+        greet(&node).await;
+        let router = crate::http::router(&node, metrics.clone(), health_listener.is_none());
+        let mut servers = vec![tokio::spawn(run_server(listener, router, Arc::clone(&node)))];
+        if let Some(listener) = health_listener {
+            let router = crate::http::health_only(&node, metrics);
+            servers.push(tokio::spawn(run_server(listener, router, Arc::clone(&node))));
+        }
+        told_to_end().await;
+        tracing::info!("stopping: no new claims; running calls get their grace time");
+        node.health.drain();
+        node.stop.cancel();
+        for server in servers {
+            // Requests in flight are answered; a client that never ends is cut off.
+            let grace = crate::clock::duration(node.config.server.grace);
+            let _ = tokio::select! {
+                ended = server => ended.is_ok(),
+                () = node.env.clock.sleep(grace) => false,
+            };
+        }
+        node.stop().await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+
+    async fn simulator(&self, options: simulator::Args) -> Result<(), CliError> {
+        if options.smtp.is_some() {
+            return Err(CliError::usage(
+                "this simulator does not speak SMTP yet",
+                "leave --smtp out",
+            ));
+        }
+        crate::telemetry::init_logs(&config::Log { level: "info".to_owned(), json: false });
+        let seams = seams();
+        let listener = listen(&options.listen.to_string(), "--listen").await?;
+        let simulator = crate::simulator::Simulator::new(
+            crate::simulator::Settings::default(),
+            None,
+            seams.clock,
+            seams.entropy,
+            seams.transport,
+        );
+        tracing::info!(listen = %options.listen, "the simulator serves; scripts go to /_control/script");
+        let serving = tokio::spawn(crate::simulator::serve(listener, Arc::clone(&simulator)));
+        told_to_end().await;
+        simulator.closing().cancel();
+        let _ = serving.await;
+        Ok(())
+    }
+}
+
+async fn listen(address: &str, key: &str) -> Result<TcpListener, CliError> {
+    TcpListener::bind(address).await.map_err(|error| {
+        CliError::usage(
+            &format!("{key}: cannot listen on {address}: {}", error.kind()),
+            "end the other process or choose another port",
+        )
+    })
+}
+
+async fn run_server(listener: TcpListener, router: axum::Router, node: Arc<Node>) {
+    let stop = node.stop.clone();
+    let served = axum::serve(
+        listener,
+        router.into_make_service_with_connect_info::<SocketAddr>(),
+    )
+    .with_graceful_shutdown(async move { stop.cancelled().await })
+    .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the listener ended");
+    }
+}
+
+/// A first start has nobody who could sign in: it says how.
+async fn greet(node: &Node) {
+    if !node.runs(Part::Ui) {
+        return;
+    }
+    let url = &node.config.server.public_url;
+    let is_new = node.store.users().await.is_ok_and(|users| users.is_empty());
+    let hint = if is_new {
+        ". Nobody can sign in yet: run `sendonce user add --email you@example.com --role admin`."
+    } else {
+        ""
+    };
+    // Nobody is left to tell when standard error is gone.
+    let _ = writeln!(std::io::stderr(), "sendonce serves at {url}{hint}");
+}
+
+async fn told_to_end() {
+    let interrupt = async {
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    #[cfg(unix)]
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminate = std::future::pending::<()>();
+    tokio::select! {
+        () = interrupt => {}
+        () = terminate => {}
+    }
+}
+
+/// The ledger as commands use it.
+struct Ledger {
+    config: Config,
+    env: Env,
+    store: Arc<dyn Store>,
+}
+
+fn failed(error: Error) -> AdminError {
+    match error {
+        Error::Conflict { .. } => AdminError::Refused {
+            message: "there is one of this name already".to_owned(),
+            next_step: "choose another, or list them first".to_owned(),
+        },
+        error if error.is_transient() => AdminError::Unavailable { message: error.to_string() },
+        error => {
+            AdminError::Unavailable { message: format!("{error}; the database's log has the cause") }
+        }
+    }
+}
+
+#[async_trait]
+impl Admin for Ledger {
+    async fn add_user(&self, email: &str, role: Role, password: &Secret) -> Result<UserView, AdminError> {
+        let hash = hash(password, &self.env).await?;
+        self.store.add_user(email, role, &hash).await.map_err(failed)
+    }
+
+    async fn list_users(&self) -> Result<Vec<UserView>, AdminError> {
+        self.store.users().await.map_err(failed)
+    }
+
+    async fn set_password(&self, email: &str, password: &Secret) -> Result<bool, AdminError> {
+        let hash = hash(password, &self.env).await?;
+        self.store.set_password(email, &hash).await.map_err(failed)
+    }
+
+    async fn disable_user(&self, email: &str) -> Result<bool, AdminError> {
+        self.store.disable_user(email).await.map_err(failed)
+    }
+
+    async fn add_client(&self, name: &str, scopes: &[String]) -> Result<NewClient, AdminError> {
+        let secret = NewSecret::generate(&*self.env.entropy);
+        let client = self.store.add_client(name, scopes, &secret.hash).await.map_err(failed)?;
+        let key = Secret::new(secret.key(&client.id));
+        Ok(NewClient { client, key })
+    }
+
+    async fn list_clients(&self) -> Result<Vec<ClientView>, AdminError> {
+        self.store.clients().await.map_err(failed)
+    }
+
+    async fn revoke_client(&self, id_or_name: &str) -> Result<bool, AdminError> {
+        self.store.revoke_client(id_or_name).await.map_err(failed)
+    }
+
+    async fn freeze(&self, scope: &str, reason: &str, review_in: Option<i64>) -> Result<Freeze, AdminError> {
+        let review_at = review_in.map(|micros| self.env.clock.now().plus(micros));
+        let frozen = self.store.freeze(scope, ACTOR, reason, review_at).await.map_err(failed)?;
+        Ok(frozen.freeze)
+    }
+
+    async fn unfreeze(&self, scope: &str, reason: &str) -> Result<bool, AdminError> {
+        self.store.unfreeze(scope, ACTOR, reason).await.map_err(failed)
+    }
+
+    async fn freezes(&self) -> Result<Vec<Freeze>, AdminError> {
+        self.store.freezes().await.map_err(failed)
+    }
+
+    async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError> {
+        let Some(page) = self.store.event_page(id_or_event_id).await.map_err(failed)? else {
+            return Ok(None);
+        };
+        let detail = Detail::default().code("what", "find").code("id", &page.record.id);
+        self.store.note(FactKind::Operator, ACTOR, detail).await.map_err(failed)?;
+        Ok(Some(Found { record: page.record, facts: page.facts }))
+    }
+
+    async fn admit(&self, lines: &[Vec<u8>]) -> Result<Vec<LineAnswer>, AdminError> {
+        let service = AdmissionService::new(
+            Arc::clone(&self.store),
+            &self.env,
+            &self.config,
+            Wakeups::default(),
+        );
+        // All at once: the service folds them into one commit, in their order.
+        let answers = futures::future::join_all(lines.iter().map(|line| service.admit(line, ACTOR)));
+        let answers: Vec<AdmissionAnswer> = answers.await;
+        if answers.iter().any(|a| matches!(a, AdmissionAnswer::Unavailable { .. })) {
+            return Err(AdminError::Unavailable {
+                message: "the database did not acknowledge the commit".to_owned(),
+            });
+        }
+        Ok(answers.into_iter().map(line_answer).collect())
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+async fn hash(password: &Secret, env: &Env) -> Result<String, AdminError> {
+    Passwords::new(Arc::clone(&env.entropy))
+        .hash(Zeroizing::new(password.expose().to_owned()))
+        .await
+        .map_err(|error| AdminError::Unavailable { message: error.to_string() })
+}
+
+fn line_answer(answer: AdmissionAnswer) -> LineAnswer {
+    let refused = |status: u16, code: &str| LineAnswer {
+        status,
+        code: code.to_owned(),
+        ..LineAnswer::default()
+    };
+    match answer {
+        AdmissionAnswer::Admitted { replayed, .. } => {
+            LineAnswer { status: 202, is_replay: replayed, ..LineAnswer::default() }
+        }
+        AdmissionAnswer::Invalid(fields) => LineAnswer {
+            fields: fields
+                .iter()
+                .map(|error| (error.field.to_string(), error.code.to_string()))
+                .collect(),
+            ..refused(400, "invalid_event")
+        },
+        AdmissionAnswer::Conflict(code) => refused(409, code),
+        AdmissionAnswer::Purged => refused(410, "event_purged"),
+        AdmissionAnswer::Unavailable { .. } => refused(503, "admission_unavailable"),
+    }
+}

@@ -1,0 +1,26 @@
+//! The server's face: the API for callers, the webhooks, the pages, health.
+
+pub mod api;
+pub mod auth;
+pub mod body;
+pub mod cursor;
+mod desk;
+pub mod freezes;
+pub mod guard;
+pub mod health;
+mod login;
+pub mod metrics;
+pub mod openapi;
+pub mod problem;
+pub mod render;
+pub mod request_id;
+pub mod schema;
+pub mod search;
+mod serve;
+pub mod session;
+pub mod site;
+pub mod sse;
+pub mod ui;
+pub mod webhooks;
+
+pub use serve::{health_only, router};

@@ -1,0 +1,325 @@
+//! One running process: everything built from the configuration, started, and drained in order.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use app::model::{Channel, WorkerView};
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::AdmissionService;
+use crate::clock::{Clock, duration};
+use crate::cli::serve::Part;
+use crate::config::Config;
+use crate::dispatch::{self, Dispatcher};
+use crate::entropy::Entropy;
+use crate::http::health::Health;
+use crate::keys::Keys;
+use crate::outbox::Wakeups;
+use crate::providers::resolver::{self, Resolver};
+use crate::providers::transport::Transport;
+use crate::providers::{self, Registry};
+use crate::reconcile::{self, Reconciler};
+use crate::store::{self, Env, Error, Rules, Store};
+use crate::supervisor::{Supervisor, Ticker};
+
+/// How this process understands leases. A worker claims only what it understands.
+pub const LEASE_SEMANTICS: u32 = 1;
+
+/// Between two signs of life.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Between two sweeps of sessions that are over.
+const SESSIONS_SWEEP: Duration = Duration::from_secs(600);
+
+/// The seams: time, randomness, the network.
+#[derive(Debug, Clone)]
+pub struct Seams {
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub transport: Arc<dyn Transport>,
+}
+
+/// The settings that decide about sends.
+#[must_use]
+pub fn rules(config: &Config, registry: Option<&Registry>) -> Rules {
+    let facing = registry.map_or_else(HashMap::new, |registry| {
+        registry
+            .iter()
+            .map(|(name, provider)| (name.to_owned(), provider.capability().facing()))
+            .collect()
+    });
+    Rules {
+        policy: config.policy(),
+        facing,
+        release_per_second: config.dispatch.release_per_second,
+    }
+}
+
+/// Opens the store with these rules. An embedded database is migrated by itself, a shared one never.
+///
+/// # Errors
+/// When it cannot be opened, has another schema, or was made with other keys.
+pub async fn open_store(config: &Config, seams: &Seams, rules: Rules) -> anyhow::Result<(Env, Arc<dyn Store>)> {
+    let data_dir = &config.server.data_dir;
+    make_private(data_dir).with_context(|| {
+        format!("cannot make the folder {}; check server.data_dir and its rights", data_dir.display())
+    })?;
+    let keys = Keys::load_or_create(&config.key_file(), &*seams.entropy)?;
+    let env = Env {
+        clock: Arc::clone(&seams.clock),
+        entropy: Arc::clone(&seams.entropy),
+        keys: Arc::new(keys),
+        rules: Arc::new(rules),
+    };
+    let store = store::open(config.database_url.expose(), env.clone()).await?;
+    if store.describe().0 == "sqlite" {
+        store.migrate().await?;
+    } else {
+        store.check_schema().await?;
+    }
+    store.check_keys().await?;
+    Ok((env, store))
+}
+
+/// The data folder holds keys: it is made for its owner alone.
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt as _;
+        builder.mode(0o700);
+    }
+    builder.create(folder)
+}
+
+/// Everything that one process consists of.
+#[derive(Debug)]
+pub struct Node {
+    pub config: Arc<Config>,
+    pub env: Env,
+    pub store: Arc<dyn Store>,
+    pub registry: Arc<Registry>,
+    pub resolver: Arc<dyn Resolver>,
+    pub wakeups: Wakeups,
+    pub health: Arc<Health>,
+    pub admission: Arc<AdmissionService>,
+    /// Cancelled first: no new claims, no new reads, streams close.
+    pub stop: CancellationToken,
+    parts: BTreeSet<Part>,
+    worker: WorkerView,
+    supervisor: Supervisor,
+    dispatcher: Option<Dispatcher>,
+    reconciler: Option<Reconciler>,
+}
+
+impl Node {
+    /// Builds everything; nothing runs yet but the simulator behind `demo`.
+    ///
+    /// # Errors
+    /// With the next step in the message.
+    pub async fn build(config: Config, seams: &Seams, parts: BTreeSet<Part>) -> anyhow::Result<Self> {
+        make_private(&config.server.data_dir).context("cannot make server.data_dir")?;
+        let registry = providers::build(
+            &config,
+            Arc::clone(&seams.clock),
+            Arc::clone(&seams.entropy),
+            Arc::clone(&seams.transport),
+        )
+        .await?;
+        let resolver =
+            resolver::build(&config.resolver, Arc::clone(&seams.clock), Arc::clone(&seams.transport))?;
+        let (env, store) = open_store(&config, seams, rules(&config, Some(&registry))).await?;
+        keep_settings(&config, &registry, &*store).await?;
+        for (channel, providers) in &config.routes {
+            store.adopt_route(*channel, providers).await?;
+        }
+        let registry = Arc::new(registry);
+        let wakeups = Wakeups::default();
+        let stop = CancellationToken::new();
+        let health = Arc::new(Health::new(&loops(&parts)));
+        let now = env.clock.now();
+        let worker = WorkerView {
+            id: env.entropy.uuid(now),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            semantics: LEASE_SEMANTICS,
+            roles: parts.iter().map(|part| part.as_str()).collect::<Vec<_>>().join(","),
+            started_at: now,
+            seen_at: now,
+        };
+        let admission =
+            Arc::new(AdmissionService::new(Arc::clone(&store), &env, &config, wakeups.clone()));
+        Ok(Self {
+            supervisor: Supervisor::new(Arc::clone(&seams.clock), stop.clone()),
+            config: Arc::new(config),
+            env,
+            store,
+            registry,
+            resolver,
+            wakeups,
+            health,
+            admission,
+            stop,
+            parts,
+            worker,
+            dispatcher: None,
+            reconciler: None,
+        })
+    }
+
+    /// Whether this process runs this part.
+    #[must_use]
+    pub fn runs(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+
+    /// Starts the loops of this process's parts.
+    pub fn start(&mut self) {
+        let (health, clock) = (Arc::clone(&self.health), Arc::clone(&self.env.clock));
+        let ticker = Ticker::new(move |name| health.tick(name, clock.now()));
+        if self.runs(Part::Dispatch) {
+            let dispatcher = Dispatcher::new(
+                dispatch::Parts {
+                    store: Arc::clone(&self.store),
+                    env: self.env.clone(),
+                    registry: Arc::clone(&self.registry),
+                    resolver: Arc::clone(&self.resolver),
+                    wakeups: self.wakeups.clone(),
+                    ticker: ticker.clone(),
+                    owner: self.worker.id.clone(),
+                    workers: self.config.dispatch.workers,
+                    resolver_timeout: self.config.resolver.timeout,
+                    sender: self.config.dispatch.sender.clone(),
+                },
+                self.stop.clone(),
+            );
+            for (channel, name) in
+                [(Channel::Sms, "dispatch_sms"), (Channel::Email, "dispatch_email")]
+            {
+                let dispatcher = dispatcher.clone();
+                self.supervisor.keep(name, move || {
+                    let dispatcher = dispatcher.clone();
+                    async move { dispatcher.run(channel).await }
+                });
+            }
+            self.dispatcher = Some(dispatcher);
+        }
+        if self.runs(Part::Reconcile) {
+            let reconciler = Reconciler::new(
+                reconcile::Parts {
+                    store: Arc::clone(&self.store),
+                    env: self.env.clone(),
+                    registry: Arc::clone(&self.registry),
+                    resolver: Arc::clone(&self.resolver),
+                    wakeups: self.wakeups.clone(),
+                    ticker: ticker.clone(),
+                    workers: self.config.reconcile.workers,
+                    read_timeout: self.config.reconcile.read_timeout,
+                    resolver_timeout: self.config.resolver.timeout,
+                },
+                self.stop.clone(),
+            );
+            let reads = reconciler.clone();
+            self.supervisor.keep("reads", move || {
+                let reads = reads.clone();
+                async move { reads.run_reads().await }
+            });
+            let sweep = reconciler.clone();
+            self.supervisor.keep("sweep", move || {
+                let sweep = sweep.clone();
+                async move { sweep.run_sweep().await }
+            });
+            self.reconciler = Some(reconciler);
+        }
+        self.keep_house(ticker);
+    }
+
+    /// The heartbeat, and the sweep of what is over in the pages' tables.
+    fn keep_house(&self, ticker: Ticker) {
+        let (store, clock, stop) =
+            (Arc::clone(&self.store), Arc::clone(&self.env.clock), self.stop.clone());
+        let (worker, digest) = (self.worker.clone(), self.config.digest());
+        self.supervisor.keep("heartbeat", move || {
+            let (store, clock, stop) = (Arc::clone(&store), Arc::clone(&clock), stop.clone());
+            let (mut worker, digest, ticker) = (worker.clone(), digest.clone(), ticker.clone());
+            async move {
+                let mut swept_at = clock.boot();
+                while !stop.is_cancelled() {
+                    worker.seen_at = clock.now();
+                    match store.heartbeat(&worker, &digest).await {
+                        Ok(()) => ticker.tick("heartbeat"),
+                        Err(error) => tracing::warn!(%error, "the heartbeat could not be written"),
+                    }
+                    if clock.boot() - swept_at > crate::clock::micros(SESSIONS_SWEEP) {
+                        swept_at = clock.boot();
+                        if let Err(error) = store.purge_sessions().await {
+                            tracing::warn!(%error, "sessions that are over could not be removed");
+                        }
+                    }
+                    tokio::select! {
+                        () = clock.sleep(HEARTBEAT) => {}
+                        () = stop.cancelled() => {}
+                    }
+                }
+            }
+        });
+    }
+
+    /// Ends in order: no new claims, running calls get their grace, then the rest becomes unknown, and the
+    /// store is closed last.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.supervisor.drained().await;
+        if let Some(dispatcher) = &self.dispatcher {
+            dispatcher.drain(duration(self.config.server.grace)).await;
+        }
+        if let Some(reconciler) = &self.reconciler {
+            reconciler.drain().await;
+        }
+        if let Err(error) = self.store.leave(&self.worker.id).await {
+            tracing::warn!(%error, "this process could not sign off");
+        }
+        self.store.close().await;
+    }
+}
+
+/// The loops of these parts, by the names under which they tick.
+fn loops(parts: &BTreeSet<Part>) -> Vec<&'static str> {
+    let mut names = vec!["heartbeat"];
+    if parts.contains(&Part::Dispatch) {
+        names.extend(["dispatch_sms", "dispatch_email"]);
+    }
+    if parts.contains(&Part::Reconcile) {
+        names.extend(["reads", "sweep"]);
+    }
+    names
+}
+
+/// Settings whose change an auditor wants to see: each change is a fact with before and after.
+async fn keep_settings(config: &Config, registry: &Registry, store: &dyn Store) -> Result<(), Error> {
+    let text = |micros: i64| format!("{}us", micros);
+    let policy = config.policy();
+    let mut settings = vec![
+        ("dispatch.margin".to_owned(), text(policy.margin)),
+        ("dispatch.lease".to_owned(), text(policy.lease)),
+        ("dispatch.call_timeout".to_owned(), text(policy.call_timeout)),
+        ("dispatch.attempts_max".to_owned(), policy.attempts_max.to_string()),
+        ("dispatch.replays_max".to_owned(), policy.replays_max.to_string()),
+    ];
+    for (channel, providers) in &config.routes {
+        settings.push((format!("routes.{channel}"), providers.join(":")));
+    }
+    for (name, provider) in registry.iter() {
+        let settle = provider.capability().settle.map_or_else(|| "never".to_owned(), text);
+        settings.push((format!("providers.{name}.settle"), settle));
+    }
+    for (name, value) in settings {
+        store.keep_setting(&name, &value).await?;
+    }
+    Ok(())
+}

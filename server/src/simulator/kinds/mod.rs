@@ -1,0 +1,29 @@
+//! The wire protocols. A new one is a module here and a row in [`KINDS`].
+
+mod generic;
+
+use std::sync::Arc;
+
+use axum::Router;
+use bytes::Bytes;
+
+use super::Simulator;
+use super::callbacks::CallbackFacts;
+use crate::providers::Secret;
+
+/// One protocol.
+pub struct Kind {
+    /// Its name, and the first segment of its path.
+    pub name: &'static str,
+    /// What it answers below that segment, under the name that it is mounted as.
+    pub(super) routes: fn(Arc<Simulator>, &'static str) -> Router,
+    /// One signed callback to this URL.
+    pub(super) callback: fn(&CallbackFacts<'_>, &str, &Secret) -> Option<http::Request<Bytes>>,
+}
+
+/// Every protocol that there is. `demo` speaks the generic one under a name of its own, so that scripts
+/// for the product's `demo` provider do not meet tests of the kind `http`.
+pub const KINDS: &[Kind] = &[
+    Kind { name: "http", routes: generic::routes, callback: generic::callback },
+    Kind { name: "demo", routes: generic::routes, callback: generic::callback },
+];
