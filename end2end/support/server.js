@@ -15,7 +15,7 @@ const LOG_LINES_MAX = 200;
 
 const BINARY = process.env.SENDONCE_BIN ?? join(ROOT, "target/debug/sendonce");
 
-async function freePort() {
+export async function freePort() {
   const probe = createServer().listen(0, "127.0.0.1");
   await once(probe, "listening");
   const { port } = probe.address();

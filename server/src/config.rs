@@ -298,23 +298,11 @@ impl Config {
         }
     }
 
-    /// Stands for the settings on which all nodes must agree: what decides when and how often is sent.
-    /// 16 hex digits.
+    /// Stands for the settings on which all nodes must agree. 16 hex digits.
     #[must_use]
     pub fn digest(&self) -> String {
-        let policy = self.policy();
-        let mut text = format!(
-            "{} {} {} {} {} {:?}",
-            policy.margin,
-            policy.lease,
-            policy.call_timeout,
-            policy.attempts_max,
-            policy.replays_max,
-            self.routes
-        );
-        for (name, provider) in &self.providers {
-            text.push_str(&format!(" {name} {} {:?}", provider.kind, provider.settle));
-        }
+        let text: String =
+            self.shared().iter().map(|(key, value)| format!("{key}={value}\n")).collect();
         crate::keys::sha256(text.as_bytes()).get(..16).unwrap_or_default().to_owned()
     }
 

@@ -469,6 +469,63 @@ async fn wherever_a_process_is_stopped_it_writes_nothing_past_its_deadline() {
     panic!("never got through");
 }
 
+#[tokio::test]
+async fn what_a_finished_call_had_not_delivered_yet_is_never_delivered() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    // More than all buffers on the way hold, to a server that does not read until the call is over.
+    let body = "x".repeat(32 << 20);
+    let transport = transport();
+    let call = transport.exchange(post(&url, &body), within(&SystemClock, 300));
+    let (call, accepted) = tokio::join!(call, listener.accept());
+    assert_eq!(call.unwrap_err(), Failure { phase: Phase::AfterWrite, kind: Kind::Timeout });
+    let (mut stream, _) = accepted.unwrap();
+    let mut received = Vec::new();
+    let end = stream.read_to_end(&mut received).await.unwrap_err();
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(received.len() < body.len());
+}
+
+/// A clock that is set by hand and whose timers never fire: they do not count suspension.
+#[derive(Debug, Clone, Default)]
+struct Suspended {
+    boot: Arc<AtomicI64>,
+}
+
+#[async_trait]
+impl Clock for Suspended {
+    fn now(&self) -> Stamp {
+        SystemClock.now()
+    }
+
+    fn boot(&self) -> i64 {
+        self.boot.load(Ordering::SeqCst)
+    }
+
+    async fn sleep(&self, _: Duration) {
+        std::future::pending::<()>().await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_is_stopped_in_the_middle_of_a_request_does_not_finish_it_later() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let request = post(&format!("http://{}/", listener.local_addr().unwrap()), &"x".repeat(32 << 20));
+    let clock = Suspended::default();
+    let transport = HttpTransport::new(Arc::new(clock.clone()));
+    let call = tokio::spawn(async move { transport.exchange(request, Deadline { boot: SECOND }).await });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    // The buffers are full and the call waits; then the deadline passes unnoticed.
+    settle().await;
+    clock.boot.store(SECOND, Ordering::SeqCst);
+    let mut received = Vec::new();
+    let end = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut received)).await;
+    assert!(end.expect("the client has given up").is_err());
+    assert!(!received.is_empty() && received.len() < 32 << 20);
+    let failure = call.await.unwrap().unwrap_err();
+    assert_eq!(failure, Failure { phase: Phase::AfterWrite, kind: Kind::Timeout });
+}
+
 /// A certificate for 127.0.0.1, valid from 2020 to 2120, and its key. Nothing else uses or trusts them.
 const TEST_CERTIFICATE: &str = "MIIBQDCB6KADAgECAgEBMAoGCCqGSM49BAMCMBgxFjAUBgNVBAMMDXNlbmRvbmNlIHRlc3QwIBcNMjAwMTAx\
 MDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBgxFjAUBgNVBAMMDXNlbmRvbmNlIHRlc3QwWTATBgcqhkjOPQIB\

@@ -319,3 +319,246 @@ fn content_hash(keys: &Keys, event: &ParsedEvent, token_id: Option<&str>) -> Str
         token.unwrap_or_default().as_bytes(),
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, VecDeque};
+    use std::sync::Mutex;
+
+    use app::model::{Next, Reason, Stamp, State};
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::entropy::SeededEntropy;
+    use crate::store::Rules;
+
+    /// What the next call does.
+    enum Step {
+        /// Commits, and says so or not.
+        Commit { is_acknowledged: bool },
+        /// Does not commit.
+        Fail(Error),
+        Panic,
+        Never,
+    }
+
+    #[derive(Default)]
+    struct FakeBook {
+        steps: Mutex<VecDeque<Step>>,
+        kept: Mutex<HashMap<String, Record>>,
+        is_read_lost: bool,
+    }
+
+    fn lost() -> Error {
+        Error::CommitUnknown { source: "connection lost".into() }
+    }
+
+    fn view(request: &Admission) -> Record {
+        Record {
+            id: request.id.clone(),
+            event_id: request.event_id.clone(),
+            state: State::Accepted,
+            expires_at: request.expires_at,
+            updated_at: Stamp::from_micros(0),
+            created_at: Stamp::from_micros(0),
+            channel: request.channel,
+            seller_id: None,
+            purpose: request.purpose.clone(),
+            attempts: 0,
+            calls: 0,
+            reason: Reason::Admitted,
+            settled: false,
+            frozen: false,
+            next: Next::Wait,
+            retry_at: None,
+        }
+    }
+
+    #[async_trait]
+    impl Book for FakeBook {
+        async fn admit(&self, requests: &[Admission]) -> Result<Vec<Admitted>, Error> {
+            let step = self.steps.lock().unwrap().pop_front();
+            let is_acknowledged = match step {
+                None => true,
+                Some(Step::Commit { is_acknowledged }) => is_acknowledged,
+                Some(Step::Fail(error)) => return Err(error),
+                Some(Step::Panic) => panic!("a fault"),
+                Some(Step::Never) => return std::future::pending().await,
+            };
+            let mut kept = self.kept.lock().unwrap();
+            let answers = requests
+                .iter()
+                .map(|request| match kept.get(&request.idempotency_key) {
+                    Some(record) => Admitted::Replay(record.clone()),
+                    None => {
+                        kept.insert(request.idempotency_key.clone(), view(request));
+                        Admitted::New(view(request))
+                    }
+                })
+                .collect();
+            if is_acknowledged { Ok(answers) } else { Err(lost()) }
+        }
+
+        async fn record(&self, id: &str) -> Result<Option<Record>, Error> {
+            if self.is_read_lost {
+                return Err(Error::Busy);
+            }
+            Ok(self.kept.lock().unwrap().values().find(|record| record.id == id).cloned())
+        }
+    }
+
+    const EVENT: &[u8] = br#"{"event_id":"ev-1","idempotency_key":"key-1","destination_ref":"dest-1",
+        "reset_ref":"rst-1","expires_at":"2026-09-21T14:30:00Z"}"#;
+
+    struct Door {
+        service: AdmissionService,
+        book: Arc<FakeBook>,
+        clock: ManualClock,
+        wakeups: Wakeups,
+    }
+
+    fn door(book: FakeBook) -> Door {
+        let clock = ManualClock::new(Stamp::parse("2026-09-21T14:13:20Z").unwrap());
+        let entropy = Arc::new(SeededEntropy::new(7));
+        let config = Config::parse("test", "", std::iter::empty()).unwrap();
+        let rules =
+            Rules { policy: config.policy(), facing: HashMap::new(), release_per_second: 1 };
+        let env = Env {
+            clock: Arc::new(clock.clone()),
+            keys: Arc::new(Keys::generate(&*entropy)),
+            entropy,
+            rules: Arc::new(rules),
+        };
+        let (book, wakeups) = (Arc::new(book), Wakeups::default());
+        let service =
+            AdmissionService::with(Arc::clone(&book) as Arc<dyn Book>, &env, &config, wakeups.clone());
+        Door { service, book, clock, wakeups }
+    }
+
+    impl Door {
+        /// Admits while time goes on.
+        async fn admit(&self) -> AdmissionAnswer {
+            let answer = self.service.admit(EVENT, "c");
+            tokio::pin!(answer);
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut answer => return answer,
+                    () = tokio::task::yield_now() => self.clock.advance(Duration::from_millis(1)),
+                }
+            }
+        }
+    }
+
+    fn with(steps: impl IntoIterator<Item = Step>) -> FakeBook {
+        FakeBook { steps: Mutex::new(steps.into_iter().collect()), ..FakeBook::default() }
+    }
+
+    fn is_new(answer: &AdmissionAnswer) -> bool {
+        matches!(answer, AdmissionAnswer::Admitted { replayed: false, .. })
+    }
+
+    #[tokio::test]
+    async fn a_lost_commit_that_happened_is_read_back() {
+        let door = door(with([Step::Commit { is_acknowledged: false }]));
+        assert!(is_new(&door.admit().await));
+        // And the next one is the replay.
+        assert!(matches!(door.admit().await, AdmissionAnswer::Admitted { replayed: true, .. }));
+        assert_eq!(door.book.kept.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_lost_commit_that_did_not_happen_is_repeated() {
+        let door = door(with([Step::Fail(lost()), Step::Fail(Error::Busy), Step::Fail(lost())]));
+        assert!(is_new(&door.admit().await));
+        assert_eq!(door.book.kept.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_lost_commit_that_cannot_be_read_is_found_by_its_own_id() {
+        let mut book = with([Step::Commit { is_acknowledged: false }]);
+        book.is_read_lost = true;
+        // Met as a replay, but of ourselves.
+        assert!(is_new(&door(book).admit().await));
+    }
+
+    #[tokio::test]
+    async fn what_stays_unknown_is_said_to_be_unknown() {
+        for steps in [
+            (0..20).map(|_| Step::Fail(lost())).collect::<Vec<_>>(),
+            vec![Step::Fail(Error::Unavailable { source: "down".into() })],
+            (0..20).map(|_| Step::Fail(Error::Busy)).collect(),
+            vec![Step::Panic],
+            vec![Step::Never],
+        ] {
+            let answer = door(with(steps)).admit().await;
+            assert_eq!(answer, AdmissionAnswer::Unavailable { retry_after_s: 1 });
+        }
+    }
+
+    #[tokio::test]
+    async fn the_door_stays_open_after_a_panic() {
+        let door = door(with([Step::Panic]));
+        door.admit().await;
+        assert!(is_new(&door.admit().await));
+    }
+
+    #[tokio::test]
+    async fn workers_are_woken_also_when_the_caller_went_away() {
+        let door = door(FakeBook::default());
+        let changes = door.wakeups.watch();
+        let before = *changes.borrow();
+        {
+            let answer = door.service.admit(EVENT, "c");
+            tokio::pin!(answer);
+            // Handed in, and dropped before its commit.
+            assert!(futures::poll!(&mut answer).is_pending());
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(door.book.kept.lock().unwrap().len(), 1);
+        assert!(*changes.borrow() > before);
+        // A replay is no work.
+        let before = *changes.borrow();
+        door.admit().await;
+        assert_eq!(*changes.borrow(), before);
+    }
+
+    #[test]
+    fn each_answer_has_an_outcome_that_is_counted() {
+        for code in crate::http::problem::CONFLICTS {
+            assert!(OUTCOMES.contains(code));
+        }
+        for answer in [
+            AdmissionAnswer::Invalid(Vec::new()),
+            AdmissionAnswer::Purged,
+            AdmissionAnswer::Unavailable { retry_after_s: 1 },
+        ] {
+            assert!(OUTCOMES.contains(&answer.outcome()));
+        }
+    }
+
+    #[test]
+    fn the_content_is_what_is_said_and_not_how() {
+        let keys = Keys::generate(&SeededEntropy::new(1));
+        let hash = |text: &str| {
+            let event = parse_event(text.as_bytes(), &Defaults { channel: Channel::Sms }).unwrap();
+            let token_id = event.token_hash.as_ref().map(|hash| keys.token_id(hash.expose()));
+            content_hash(&keys, &event, token_id.as_deref())
+        };
+        let base = r#""destination_ref":"d","reset_ref":"r","expires_at":"2026-09-21T14:30:00Z""#;
+        let event = |more: &str| format!(r#"{{"event_id":"e","idempotency_key":"k",{base}{more}}}"#);
+        let first = hash(&event(""));
+        assert_eq!(hash(&event(r#","channel":"sms","purpose":"password_reset""#)), first);
+        // Fields that change places are another content.
+        let seller = hash(&event(r#","seller_id":"x""#));
+        let window = hash(&event(r#","seller_id":"s","request_window":"x""#));
+        let other = hash(&event(r#","seller_id":"x","request_window":"s""#));
+        let mut all = vec![first, seller, window, other, hash(&event(r#","channel":"email""#))];
+        all.push(hash(&event(&format!(r#","token_hash":"{}""#, "ab".repeat(32)))));
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 6);
+    }
+}

@@ -32,7 +32,7 @@ const OVERRUN: Duration = Duration::from_millis(250);
 const RECORD_AGAIN: Duration = Duration::from_millis(200);
 /// A provider's pause without a time of its own: 1 s.
 const PAUSE_FIRST: i64 = 1_000_000;
-/// A provider that refuses our credentials is asked again after 30 s.
+/// A provider that refuses our credentials is asked again after 30 s, then ever more seldom.
 const PAUSE_STOPPED: i64 = 30_000_000;
 /// The longest pause that a provider may ask for: an hour.
 const PAUSE_MAX: i64 = 3_600_000_000;
@@ -240,7 +240,7 @@ impl Dispatcher {
         metrics::counter!("sendonce_call_outcomes_total", "provider" => claim.provider.clone(),
             "outcome" => verdict.outcome().as_str())
         .increment(1);
-        self.pause_if_asked(&claim.provider, &verdict, ended_at).await;
+        self.pause_if_asked(&claim, &verdict, ended_at).await;
         let end = End { id: claim.id.clone(), fence: claim.fence, attempt, verdict, ended_at };
         self.record(end, claim.channel).await;
     }
@@ -315,7 +315,8 @@ impl Dispatcher {
     }
 
     /// "Too many" and our own faults concern every event of this provider, on every node.
-    async fn pause_if_asked(&self, provider: &str, verdict: &Verdict, now: Stamp) {
+    async fn pause_if_asked(&self, claim: &Claim, verdict: &Verdict, now: Stamp) {
+        let provider = claim.provider.as_str();
         let (until, code) = match verdict {
             Verdict::RateLimited { retry_at } => {
                 let asked = retry_at.unwrap_or(now.plus(PAUSE_FIRST));
@@ -323,7 +324,9 @@ impl Dispatcher {
             }
             Verdict::ProviderStopped { .. } => {
                 tracing::error!(provider = %provider, "the provider refuses our credentials or configuration; its events wait");
-                (now.plus(PAUSE_STOPPED), "provider_stopped")
+                // Longer with each try of the same event, so that its attempts last until its expiry.
+                let factor = 1_i64 << claim.attempt.saturating_sub(1).min(5);
+                (now.plus(PAUSE_STOPPED * factor), "provider_stopped")
             }
             _ => return,
         };

@@ -4,7 +4,7 @@ use app::model::{
     ATTEMPT_CEILING, CallOutcome, Detail, Fact, FactKind, Reason, Seen, Stamp, State,
 };
 
-use super::record::{Held, Phase, Record};
+use super::record::{Phase, Record};
 use super::rules::is_legal;
 use super::{Ctx, Lookup, TokenState, Verdict};
 
@@ -257,7 +257,7 @@ impl Step {
         self.apply_held(ctx);
     }
 
-    fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         let r = &mut self.record;
         r.phase = Phase::Idle;
         r.is_replay = false;
@@ -412,7 +412,7 @@ impl Step {
     }
 
     /// Evidence says that the provider has the very attempt whose call now ends as "not taken".
-    fn is_contested(&self) -> bool {
+    pub(super) fn is_contested(&self) -> bool {
         self.record.held.as_ref().is_some_and(|held| held.attempt == self.record.attempt)
     }
 
@@ -441,7 +441,7 @@ impl Step {
     }
 
     /// The call before sent nothing: the queue again, or the end of the budget.
-    fn prove(&mut self, reason: Reason, retry_at: Option<Stamp>, detail: Detail, ctx: &Ctx<'_>) {
+    pub(super) fn prove(&mut self, reason: Reason, retry_at: Option<Stamp>, detail: Detail, ctx: &Ctx<'_>) {
         let number = self.record.attempt;
         self.release();
         if reason.spends_attempt() {
@@ -471,26 +471,6 @@ impl Step {
         self.apply_held(ctx);
     }
 
-    fn late_answer(
-        &mut self,
-        attempt: u32,
-        verdict: &Verdict,
-        ctx: &Ctx<'_>,
-    ) -> Result<(), Illegal> {
-        require(attempt >= 1 && attempt <= self.record.attempt, Illegal::NoSuchAttempt)?;
-        let mut detail = Detail::default().code("outcome", verdict.outcome().as_str());
-        if let Some(code) = verdict.code() {
-            detail = detail.code("code", code);
-        }
-        if let Verdict::Accepted { message_id } = verdict {
-            self.note_message(FactKind::LateAnswer, attempt, message_id.as_deref(), detail, ctx);
-            self.weigh(attempt, Seen::Accepted, message_id.as_deref(), ctx);
-        } else {
-            self.note(FactKind::LateAnswer, Some(attempt), detail, ctx);
-        }
-        Ok(())
-    }
-
     fn lease_lost(&mut self, ctx: &Ctx<'_>) -> Result<(), Illegal> {
         let r = &self.record;
         require(r.state == State::Dispatching, Illegal::State)?;
@@ -503,221 +483,6 @@ impl Step {
             (_, false) => self.back_to_queue(Reason::LeaseLostBeforeCall, ctx),
         }
         Ok(())
-    }
-
-    // Evidence.
-
-    fn callback(
-        &mut self,
-        attempt: u32,
-        seen: Seen,
-        message_id: Option<&str>,
-        provider_at: Option<Stamp>,
-        ctx: &Ctx<'_>,
-    ) -> Result<(), Illegal> {
-        require(attempt >= 1 && attempt <= self.record.attempt, Illegal::NoSuchAttempt)?;
-        let mut detail = Detail::default().code("seen", seen.as_str());
-        if let Some(at) = provider_at {
-            detail = detail.number("provider_at", at.micros());
-        }
-        self.note_message(FactKind::Callback, attempt, message_id, detail, ctx);
-        self.weigh(attempt, seen, message_id, ctx);
-        Ok(())
-    }
-
-    fn read(
-        &mut self,
-        calls: u32,
-        attempt: u32,
-        asked_at: Stamp,
-        answer: &Lookup,
-        ctx: &Ctx<'_>,
-    ) -> Result<(), Illegal> {
-        require(attempt >= 1 && attempt <= self.record.attempt, Illegal::NoSuchAttempt)?;
-        if let Lookup::Found { seen, message_id } = answer {
-            let news = self.record.state != State::Sent || *seen != Seen::Accepted;
-            if news {
-                let detail = Detail::default().code("answer", "found").code("seen", seen.as_str());
-                self.note_message(FactKind::Lookup, attempt, message_id.as_deref(), detail, ctx);
-            }
-            self.record.absent_at = None;
-            self.weigh(attempt, *seen, message_id.as_deref(), ctx);
-            if self.record.state == State::Sent {
-                self.read_later(ctx);
-            }
-            return Ok(());
-        }
-        // Only an answer about the call that the record still waits for can show absence.
-        let r = &self.record;
-        require(calls == r.calls && attempt == r.attempt, Illegal::State)?;
-        match r.state {
-            State::Sent => {
-                self.read_later(ctx);
-                Ok(())
-            }
-            State::DispatchUnknown => {
-                self.unresolved_read(asked_at, answer, ctx);
-                Ok(())
-            }
-            _ => Err(Illegal::State),
-        }
-    }
-
-    /// "Absent" and "cannot tell" about an unknown outcome (CONTRACT 3.3).
-    fn unresolved_read(&mut self, asked_at: Stamp, answer: &Lookup, ctx: &Ctx<'_>) {
-        let attempt = self.record.attempt;
-        let believed = self.record.settled_from(ctx.facing.settle, ctx.policy.lease);
-        let counts = *answer == Lookup::Absent && believed.is_some_and(|from| asked_at >= from);
-        let detail = match answer {
-            Lookup::CannotTell { code } => {
-                Detail::default().code("answer", "cannot_tell").code("code", code)
-            }
-            _ => Detail::default().code("answer", "absent").number("counts", i64::from(counts)),
-        };
-        self.note(FactKind::Lookup, Some(attempt), detail, ctx);
-        let gap = ctx.absence_gap(ctx.facing.settle.unwrap_or(0));
-        self.read_later(ctx);
-        if matches!(answer, Lookup::CannotTell { .. }) {
-            self.record.absent_at = None;
-        } else if counts {
-            match self.record.absent_at {
-                Some(first) if asked_at >= first.plus(gap) => {
-                    self.prove(Reason::ReconciledAbsent, None, Detail::default(), ctx);
-                    return;
-                }
-                Some(first) => self.record.due_at = Some(first.plus(gap)),
-                None => {
-                    self.record.absent_at = Some(asked_at);
-                    self.record.due_at = Some(asked_at.plus(gap));
-                }
-            }
-        } else if let Some(from) = believed {
-            // Nothing is gained by waiting past the instant from which absence is believed.
-            self.record.due_at = self.record.due_at.map(|due| due.min(from).max(ctx.now));
-        }
-        self.plan_replay(ctx);
-    }
-
-    fn read_later(&mut self, ctx: &Ctx<'_>) {
-        let r = &mut self.record;
-        r.due_at = Some(ctx.now.plus(ctx.poll(r.reads)));
-        r.reads += 1;
-        if r.state == State::Sent && r.poll_until.is_none_or(|until| ctx.now >= until) {
-            r.due_at = None;
-        }
-    }
-
-    /// What evidence about one attempt does to the record.
-    fn weigh(&mut self, attempt: u32, seen: Seen, message_id: Option<&str>, ctx: &Ctx<'_>) {
-        let is_earlier = attempt < self.record.attempt;
-        if is_earlier {
-            self.note_message(
-                FactKind::DuplicateEvidence,
-                attempt,
-                message_id,
-                Detail::default().code("seen", seen.as_str()),
-                ctx,
-            );
-        }
-        match (self.record.state, self.record.phase) {
-            (State::Dispatching, Phase::Calling) => self.hold(attempt, seen, message_id),
-            (State::Dispatching, _) if self.record.is_replay => {
-                self.hold(attempt, seen, message_id);
-            }
-            // The proof is withdrawn: nothing more is sent.
-            (State::Accepted | State::Dispatching, _) => {
-                self.reconciled(attempt, seen, message_id, ctx);
-            }
-            // A failed earlier message says nothing about the attempt that is still open.
-            (State::DispatchUnknown | State::Sent, _) if is_earlier && seen != Seen::Delivered => {
-                if self.record.state == State::DispatchUnknown {
-                    self.hold(attempt, seen, message_id);
-                }
-            }
-            (State::DispatchUnknown, _) => self.reconciled(attempt, seen, message_id, ctx),
-            (State::Sent, _) => {
-                if !is_earlier {
-                    self.keep_message_id(message_id);
-                }
-                let (to, reason) = match seen {
-                    Seen::Accepted => return,
-                    Seen::Delivered => (State::Delivered, Reason::DeliveryEvidence),
-                    Seen::Failed => (State::FailedFinal, Reason::Undelivered),
-                };
-                self.go(to, reason, attempt, Detail::default(), ctx);
-            }
-            // Final: kept as a fact, changes nothing.
-            (State::Delivered | State::FailedFinal | State::Expired, _) => {}
-        }
-    }
-
-    fn reconciled(&mut self, attempt: u32, seen: Seen, message_id: Option<&str>, ctx: &Ctx<'_>) {
-        self.release();
-        self.keep_message_id(message_id);
-        self.record.authority = 0;
-        self.record.held = None;
-        let (to, reason) = match seen {
-            Seen::Accepted => (State::Sent, Reason::ReconciledFound),
-            Seen::Delivered => (State::Delivered, Reason::ReconciledDelivered),
-            Seen::Failed => (State::FailedFinal, Reason::ReconciledFailed),
-        };
-        self.go(to, reason, attempt, Detail::default(), ctx);
-        if to == State::Sent {
-            self.await_delivery(ctx);
-        }
-    }
-
-    /// Keeps the strongest evidence until the call in hand ends. The first final word stays.
-    fn hold(&mut self, attempt: u32, seen: Seen, message_id: Option<&str>) {
-        let stronger = match &self.record.held {
-            None => true,
-            Some(held) => {
-                (held.attempt != self.record.attempt && attempt == self.record.attempt)
-                    || (held.attempt == attempt && held.seen == Seen::Accepted)
-            }
-        };
-        if stronger {
-            let kept = self.record.held.take().and_then(|held| held.message_id);
-            let message_id = message_id.map(str::to_owned).or(kept);
-            self.record.held = Some(Held { attempt, seen, message_id });
-        }
-    }
-
-    /// The call in hand is over: what was held back counts now.
-    fn apply_held(&mut self, ctx: &Ctx<'_>) {
-        let waits = matches!(
-            self.record.state,
-            State::Accepted | State::DispatchUnknown | State::Sent
-        );
-        if !waits {
-            self.record.held = None;
-            return;
-        }
-        let Some(held) = self.record.held.take() else { return };
-        let id = held.message_id.as_deref();
-        if held.attempt < self.record.attempt {
-            // Its duplicate guardrail was raised when it came; only its effect is due.
-            match (self.record.state, held.seen) {
-                (State::Accepted, _) | (State::DispatchUnknown, Seen::Delivered) => {
-                    self.reconciled(held.attempt, held.seen, id, ctx);
-                }
-                (State::Sent, Seen::Delivered) => {
-                    let reason = Reason::DeliveryEvidence;
-                    self.go(State::Delivered, reason, held.attempt, Detail::default(), ctx);
-                }
-                (State::DispatchUnknown, _) => self.record.held = Some(held),
-                _ => {}
-            }
-        } else {
-            self.weigh(held.attempt, held.seen, id, ctx);
-        }
-    }
-
-    /// Evidence stopped the marker of a fresh attempt.
-    fn release_to_evidence(&mut self, ctx: &Ctx<'_>) {
-        if let Some(held) = self.record.held.take() {
-            self.reconciled(held.attempt, held.seen, held.message_id.as_deref(), ctx);
-        }
     }
 
     // Ends.
@@ -786,20 +551,20 @@ impl Step {
     // What every step shares.
 
     /// The unknown is read at once where it can be, and repeated where that is safe.
-    fn await_reads(&mut self, ctx: &Ctx<'_>) {
+    pub(super) fn await_reads(&mut self, ctx: &Ctx<'_>) {
         let r = &mut self.record;
         r.due_at = ctx.facing.is_readable.then(|| ctx.now.plus(ctx.poll(r.reads)));
         r.absent_at = None;
         self.plan_replay(ctx);
     }
 
-    fn plan_replay(&mut self, ctx: &Ctx<'_>) {
+    pub(super) fn plan_replay(&mut self, ctx: &Ctx<'_>) {
         let replay_at = (self.record.state == State::DispatchUnknown && self.can_replay(ctx))
             .then(|| ctx.now.plus(ctx.backoff(self.record.replays + self.record.stumbles)));
         self.record.replay_at = replay_at;
     }
 
-    fn await_delivery(&mut self, ctx: &Ctx<'_>) {
+    pub(super) fn await_delivery(&mut self, ctx: &Ctx<'_>) {
         let r = &mut self.record;
         r.reads = 0;
         r.replay_at = None;
@@ -812,14 +577,14 @@ impl Step {
         r.due_at = ctx.facing.is_readable.then(|| ctx.now.plus(ctx.poll(0)));
     }
 
-    fn keep_message_id(&mut self, message_id: Option<&str>) {
+    pub(super) fn keep_message_id(&mut self, message_id: Option<&str>) {
         if self.record.message_id.is_none() {
             self.record.message_id = message_id.map(str::to_owned);
         }
     }
 
     /// Changes the state and writes the fact of it.
-    fn go(&mut self, to: State, reason: Reason, attempt: u32, detail: Detail, ctx: &Ctx<'_>) {
+    pub(super) fn go(&mut self, to: State, reason: Reason, attempt: u32, detail: Detail, ctx: &Ctx<'_>) {
         let from = self.record.state;
         assert!(is_legal(Some(from), to, reason), "{from} to {to} for {reason} is not in the table");
         let r = &mut self.record;
@@ -844,12 +609,12 @@ impl Step {
         self.facts.push(fact);
     }
 
-    fn note(&mut self, kind: FactKind, attempt: Option<u32>, detail: Detail, ctx: &Ctx<'_>) {
+    pub(super) fn note(&mut self, kind: FactKind, attempt: Option<u32>, detail: Detail, ctx: &Ctx<'_>) {
         let fact = self.fact(kind, attempt, detail, ctx);
         self.facts.push(fact);
     }
 
-    fn note_message(
+    pub(super) fn note_message(
         &mut self,
         kind: FactKind,
         attempt: u32,
@@ -896,7 +661,7 @@ impl Step {
 /// How long a provider that refuses our credentials is left alone before it is asked again: 30 s.
 pub const STOPPED_RETRY: i64 = 30_000_000;
 
-const fn require(holds: bool, otherwise: Illegal) -> Result<(), Illegal> {
+pub(super) const fn require(holds: bool, otherwise: Illegal) -> Result<(), Illegal> {
     if holds { Ok(()) } else { Err(otherwise) }
 }
 

@@ -4,6 +4,7 @@
 //! the documentation all go through it. Nothing here reads time or randomness: both come in by [`Ctx`].
 
 mod apply;
+mod evidence;
 mod policy;
 mod record;
 mod rules;

@@ -13,7 +13,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{any, get, post, put};
 use axum::Router;
 use futures::FutureExt as _;
 use serde::Serialize;
@@ -81,6 +81,9 @@ pub fn api_router(state: ApiState) -> Router {
     Router::new()
         .nest("/v1", v1)
         .nest("/webhooks", hooks)
+        // A nested router does not answer for its own name with a slash behind it.
+        .route("/v1/", any(not_found))
+        .route("/webhooks/", any(not_found))
         .route("/openapi.json", openapi.fallback(method_not_allowed))
         .layer(middleware::from_fn_with_state(state.clone(), guard))
         .with_state(state)

@@ -149,10 +149,10 @@ fn instant() -> Value {
 }
 
 fn optional(mut schema: Value) -> Value {
-    if let Some(word) = schema["type"].as_str().map(str::to_owned) {
-        schema["type"] = json!([word, "null"]);
+    if let Some(word) = schema.get_mut("type") {
+        *word = json!([word.take(), "null"]);
     }
-    if let Some(values) = schema["enum"].as_array_mut() {
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
         values.push(Value::Null);
     }
     schema

@@ -373,10 +373,11 @@ async fn the_first_twenty_replays_and_conflicts_are_facts() {
 
 #[tokio::test]
 async fn a_closed_channel_says_so() {
-    let api = Api::with("", std::collections::BTreeMap::new()).await;
-    let closed = Api::with("[admission.x]\n", std::collections::BTreeMap::new());
-    drop(closed);
+    let closed = [("email = [\"fake\"]", "email = []")];
+    let api = Api::with(&closed, std::collections::BTreeMap::new()).await;
     let event = changed(&api.event("1"), "channel", json!("email"));
+    assert_eq!(api.admit(&event).await.errors(), "channel:no_route");
+    let event = changed(&event, "channel", json!("sms"));
     assert_eq!(api.admit(&event).await.status, StatusCode::ACCEPTED);
 }
 

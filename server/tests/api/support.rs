@@ -112,16 +112,19 @@ impl Answer {
 
 impl Api {
     pub async fn new() -> Self {
-        Self::with("", BTreeMap::new()).await
+        Self::with(&[], BTreeMap::new()).await
     }
 
-    /// With more configuration, and providers instead of the configured ones of the same name.
-    pub async fn with(more: &str, instead: BTreeMap<String, Arc<dyn Provider>>) -> Self {
+    /// With some lines of the configuration changed, or with these providers and no others.
+    pub async fn with(changes: &[(&str, &str)], instead: BTreeMap<String, Arc<dyn Provider>>) -> Self {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let dir = std::env::temp_dir().join(format!("sendonce-api-{}", entropy.hex(8)));
         std::fs::create_dir_all(&dir).unwrap();
         let clock = ManualClock::new(Stamp::parse(START).unwrap());
-        let text = format!("{CONFIG}{more}");
+        let text = changes.iter().fold(CONFIG.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from));
+            text.replace(from, to)
+        });
         let config = Config::parse("test", &text, std::iter::empty()).unwrap();
         let dyn_clock: Arc<dyn Clock> = Arc::new(clock.clone());
         let transport = Arc::new(HttpTransport::new(Arc::clone(&dyn_clock)));
@@ -183,7 +186,8 @@ impl Api {
     /// A key with these scopes only.
     pub async fn key_with(&self, scopes: &[&str]) -> String {
         let scopes: Vec<String> = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-        add_client(&*self.store, &*self.env.entropy, "other", &scopes).await.unwrap().1
+        let name = self.env.entropy.hex(8);
+        add_client(&*self.store, &*self.env.entropy, &name, &scopes).await.unwrap().1
     }
 
     /// Sends one request and checks what holds for every answer.

@@ -255,13 +255,13 @@ public_url = "http://127.0.0.1:{port}"
 data_dir = "{data}"
 grace = "{grace}"
 [admission]
-min_lifetime = "3s"
+min_lifetime = "4s"
 [resolver]
 kind = "demo"
 timeout = "500ms"
 [dispatch]
 margin = "{margin}"
-lease = "3s"
+lease = "4s"
 call_timeout = "{call_timeout}"
 attempts_max = 3
 backoff_first = "{backoff}"

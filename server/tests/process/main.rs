@@ -366,7 +366,7 @@ fn a_stopped_worker_that_wakes_past_its_call_by_writes_nothing() {
     let id = id_of(&app.admit(600));
     wait_for("the call", || (simulator.calls() == 1).then_some(()));
     app.process.signal(Signal::STOP);
-    sleep(Duration::from_secs(4));
+    sleep(Duration::from_secs(5));
     app.process.signal(Signal::CONT);
     let record = app.until(&id, &["sent", "delivered"]);
     assert_eq!((record["calls"].as_u64(), simulator.messages()), (Some(2), 1));

@@ -1,0 +1,164 @@
+//! The probes and the metrics.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use app::model::Channel;
+use axum::body::Body;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
+use regex::Regex;
+use serde_json::{Value, json};
+use server::http::health::{Health, HealthState, health_router};
+use server::http::metrics::LABELS;
+use tower::ServiceExt as _;
+
+use crate::support::{Api, changed, metrics};
+
+struct Probes {
+    router: axum::Router,
+    health: Arc<Health>,
+}
+
+fn probes(api: &Api) -> Probes {
+    let health = Arc::new(Health::new(&["dispatch", "sweep"]));
+    let state = HealthState::new(
+        Arc::clone(&api.store),
+        Arc::clone(&api.env.clock),
+        Arc::clone(&health),
+        Some(metrics()),
+    );
+    Probes { router: health_router(state), health }
+}
+
+async fn get(probes: &Probes, path: &str) -> (StatusCode, String) {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    let response = probes.router.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+async fn ready(probes: &Probes) -> (StatusCode, Vec<String>) {
+    let (status, text) = get(probes, "/readyz").await;
+    let body: Value = serde_json::from_str(&text).unwrap();
+    let failing = body["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|line| line["ok"] == false)
+        .map(|line| format!("{}={}", line["check"].as_str().unwrap(), line["detail"].as_str().unwrap()))
+        .collect();
+    (status, failing)
+}
+
+#[tokio::test]
+async fn ready_means_database_schema_and_every_loop() {
+    let api = Api::new().await;
+    let probes = probes(&api);
+    assert_eq!(get(&probes, "/healthz").await, (StatusCode::OK, r#"{"status":"ok"}"#.to_owned()));
+    let (status, failing) = ready(&probes).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(failing, ["loop:dispatch=not_started", "loop:sweep=not_started"]);
+    for name in ["dispatch", "sweep", "no such loop"] {
+        probes.health.tick(name, api.env.clock.now());
+    }
+    assert_eq!(ready(&probes).await, (StatusCode::OK, vec![]));
+    api.clock.advance(Duration::from_secs(31));
+    probes.health.tick("sweep", api.env.clock.now());
+    assert_eq!(ready(&probes).await.1, ["loop:dispatch=late"]);
+    probes.health.tick("dispatch", api.env.clock.now());
+    sqlx::query("INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES (99, 'x', 1, x'00', 0)")
+        .execute(&api.db)
+        .await
+        .unwrap();
+    assert_eq!(ready(&probes).await.1, ["schema=other_schema"]);
+    sqlx::query("DELETE FROM _sqlx_migrations WHERE version = 99").execute(&api.db).await.unwrap();
+    probes.health.drain();
+    assert_eq!(ready(&probes).await.1, ["process=stopping"]);
+    api.store.close().await;
+    let (status, failing) = ready(&probes).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(failing.contains(&"database=unavailable".to_owned()), "{failing:?}");
+    assert_eq!(get(&probes, "/healthz").await.0, StatusCode::OK);
+}
+
+fn value(text: &str, series: &str) -> f64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix(&format!("{series} ")))
+        .unwrap_or_else(|| panic!("no {series} in:\n{text}"))
+        .parse()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn metrics_have_every_name_at_zero_and_only_known_labels() {
+    let api = Api::new().await;
+    let probes = probes(&api);
+    let (status, text) = get(&probes, "/metrics").await;
+    assert_eq!(status, StatusCode::OK);
+    for series in [
+        "sendonce_events{state=\"accepted\"}",
+        "sendonce_events{state=\"dispatching\"}",
+        "sendonce_events{state=\"dispatch_unknown\"}",
+        "sendonce_oldest_due_age_seconds",
+        "sendonce_oldest_backing_off_age_seconds",
+        "sendonce_oldest_frozen_age_seconds",
+        "sendonce_unknown_oldest_age_seconds",
+        "sendonce_dispatch_frozen",
+        "sendonce_duplicate_evidence_total",
+        "sendonce_last_tick_timestamp_seconds{loop=\"dispatch\"}",
+        "sendonce_admissions_total{outcome=\"unavailable\"}",
+        "sendonce_callbacks_total{provider=\"mute\",outcome=\"kept\"}",
+    ] {
+        assert!((value(&text, series)).abs() < f64::EPSILON, "{series}");
+    }
+    assert!(text.contains("sendonce_build_info{version=\""));
+
+    let email = changed(&api.event("2"), "channel", json!("email"));
+    for event in [&api.event("1"), &email] {
+        assert_eq!(api.admit(event).await.status, StatusCode::ACCEPTED);
+    }
+    api.store.freeze("channel:email", "client:x", "check", None).await.unwrap();
+    api.clock.advance(Duration::from_secs(5));
+    let (_, text) = get(&probes, "/metrics").await;
+    assert!((value(&text, "sendonce_events{state=\"accepted\"}") - 2.0).abs() < 0.001);
+    assert!((value(&text, "sendonce_oldest_due_age_seconds") - 5.0).abs() < 0.001);
+    assert!((value(&text, "sendonce_oldest_frozen_age_seconds") - 5.0).abs() < 0.001);
+    assert!((value(&text, "sendonce_dispatch_frozen") - 1.0).abs() < 0.001);
+
+    // Nobody can look any more: the age goes on.
+    let claims = api.store.claim("w", Channel::Sms, 1).await.unwrap();
+    assert_eq!(claims.len(), 1);
+    api.store.close().await;
+    api.clock.advance(Duration::from_secs(5));
+    let (_, text) = get(&probes, "/metrics").await;
+    assert!((value(&text, "sendonce_oldest_due_age_seconds") - 10.0).abs() < 0.001);
+    assert!((value(&text, "sendonce_database_up")).abs() < f64::EPSILON);
+
+    let label = Regex::new("[{,]([a-zA-Z_]+)=\"").unwrap();
+    let used: BTreeSet<String> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(|line| label.captures_iter(line).map(|found| found[1].to_owned()).collect::<Vec<_>>())
+        .collect();
+    for name in &used {
+        assert!(LABELS.contains(&name.as_str()) || name == "le", "{name}");
+    }
+    for id in ["ev-1", "key-1", "dest-1", "rst-1", &api.client_id] {
+        assert!(!text.contains(id), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn probes_answer_other_methods_with_a_problem() {
+    let api = Api::new().await;
+    let probes = probes(&api);
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let request = Request::post(path).body(Body::empty()).unwrap();
+        let response = probes.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
+    }
+}
