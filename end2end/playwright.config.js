@@ -16,7 +16,8 @@ const isRoot = process.getuid?.() === 0;
 
 export default defineConfig({
   testDir: "tests",
-  outputDir: "results",
+  // Emptied by each run; the screenshots beside it stay.
+  outputDir: "results/run",
   // Each worker has a server of its own, so tests never meet; more than the cores only makes them late.
   fullyParallel: false,
   workers: Number(process.env.E2E_WORKERS ?? 2),
@@ -28,7 +29,8 @@ export default defineConfig({
   use: {
     actionTimeout: 10_000,
     screenshot: "only-on-failure",
-    trace: "retain-on-failure",
+    // Recording costs about a third of the run: E2E_TRACE=1 where a failure has to be understood.
+    trace: process.env.E2E_TRACE ? "retain-on-failure" : "off",
     timezoneId: "Europe/Berlin",
     launchOptions: {
       executablePath: browser(),

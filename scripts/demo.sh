@@ -27,7 +27,8 @@ if ! [ -s "$access" ]; then
         done
         echo
         echo "Call the API with:"
-        key=$("$program" client add --name "demo-$(date +%s)" --scope admit --scope status --scope cancel --scope freeze 2>/dev/null)
+        name=demo-$(od -An -N8 -tu1 /dev/urandom | tr -d ' \n' | tr 0-9 a-j)
+        key=$("$program" client add --name "$name" --scope admit --scope status --scope cancel --scope freeze)
         echo "  $key"
     } >"$access.new"
     mv "$access.new" "$access"

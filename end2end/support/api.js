@@ -57,8 +57,8 @@ export class Api {
     return this.#call("PUT", `/v1/freezes/${encodeURIComponent(scope)}`, { reason });
   }
 
-  freezes() {
-    return this.#call("GET", "/v1/freezes");
+  async freezes() {
+    return (await this.#call("GET", "/v1/freezes")).freezes;
   }
 
   unfreeze(scope) {

@@ -18,7 +18,7 @@ const ids = (page) => page.locator("table.events tbody th a").allInnerTexts();
 test("filters stand in the URL, survive paging, and Back comes back to them", async ({ as }) => {
   const page = await as("support");
   await page.goto("/events");
-  await page.getByLabel("Channel").selectOption("email");
+  await page.getByRole("combobox", { name: "Channel" }).selectOption("email");
   await page.getByRole("button", { name: "Apply filters" }).click();
   await expect(page).toHaveURL(/channel=email/);
   const first = await ids(page);
@@ -27,7 +27,7 @@ test("filters stand in the URL, survive paging, and Back comes back to them", as
 
   await page.getByRole("link", { name: "Older" }).click();
   await expect(page).toHaveURL(/channel=email.*cursor=/);
-  await expect(page.getByLabel("Channel")).toHaveValue("email");
+  await expect(page.getByRole("combobox", { name: "Channel" })).toHaveValue("email");
   await expect(page.getByRole("link", { name: "Older" })).toHaveCount(0);
   const second = await ids(page);
   expect(second.length).toBe(10);
@@ -42,7 +42,7 @@ test("filters stand in the URL, survive paging, and Back comes back to them", as
   await expect(page).toHaveURL(/channel=email.*cursor=/);
   await page.goBack();
   await expect(page).toHaveURL(/channel=email$|channel=email&/);
-  await expect(page.getByLabel("Channel")).toHaveValue("email");
+  await expect(page.getByRole("combobox", { name: "Channel" })).toHaveValue("email");
   expect(await ids(page)).toEqual(first);
 });
 

@@ -84,7 +84,7 @@ test("a row keeps the focus while others come in above it", async ({ as, api }) 
 });
 
 test.describe("when the server goes away", () => {
-  test.use({ expectedComplaints: [/ERR_/, /Failed to load resource/] });
+  test.use({ expectedComplaints: /ERR_|Failed to load resource/ });
 
   test("the page says so and since when, and recovers by itself", async ({ as, api }) => {
     const page = await as("support");

@@ -1,7 +1,7 @@
 import { PASSWORD, expect, expectAccessible, signIn, test } from "../support/test.js";
 
 // The status of a refused form is in the console of every browser.
-test.use({ world: { name: "login" }, expectedComplaints: [/status of 422/, /status of 429/] });
+test.use({ world: { name: "login" }, expectedComplaints: /status of 422/ });
 
 test("the sign-in page has its fields, and nothing to complain about", async ({ page }) => {
   await page.goto("/login");

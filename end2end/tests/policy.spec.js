@@ -5,6 +5,9 @@ test.use({ world: { name: "policy" } });
 
 const BYTES_MAX = 150_000;
 
+test.describe("the policy", () => {
+  test.use({ expectedComplaints: /^error: Executing inline script violates/ });
+
 test("the page lives under its own policy: only its nonce runs", async ({ as }) => {
   const page = await as("support");
   const stream = page.waitForResponse((response) => new URL(response.url()).pathname === "/live");
@@ -38,6 +41,7 @@ test("the page lives under its own policy: only its nonce runs", async ({ as }) 
   const again = await page.request.get("/events");
   expect(again.headers()["content-security-policy"]).not.toBe(policy);
   expect(again.headers()["cache-control"]).toBe("no-store");
+});
 });
 
 test("the first view is small, and the second loads no file again", async ({ as }) => {

@@ -1,7 +1,7 @@
 // Compliance reads; an admin looks after accounts and keys.
 import { expect, test } from "../support/test.js";
 
-test.use({ world: { name: "readers" }, expectedComplaints: [/status of 403/] });
+test.use({ world: { name: "readers" }, expectedComplaints: /status of 403/ });
 
 test("compliance reads an event's whole story and what proves that it was sent once", async ({ as, api }) => {
   const event = await api.admit({ seller_id: "seller_12" });

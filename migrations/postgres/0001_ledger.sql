@@ -157,7 +157,8 @@ CREATE TABLE outbox (
     provider   TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     due_at     BIGINT NOT NULL,
-    expires_at BIGINT NOT NULL
+    expires_at BIGINT NOT NULL,
+    semantics  BIGINT NOT NULL DEFAULT 1
 );
 CREATE INDEX outbox_due ON outbox (channel, due_at, record_id);
 CREATE INDEX outbox_expiry ON outbox (expires_at);

@@ -114,6 +114,80 @@ impl Clock for ManualClock {
     }
 }
 
+/// A clock that follows another one, the database's, by an offset that is measured again and again. So
+/// leases and expiry do not hang on this machine's own clock.
+#[derive(Debug, Clone)]
+pub struct FollowingClock {
+    own: Arc<dyn Clock>,
+    // Microseconds to add to our own clock; written by one loop, read by all.
+    offset: Arc<AtomicI64>,
+    // Half the time that the last measurement took: how far off it can be. Negative before the first.
+    uncertainty: Arc<AtomicI64>,
+    measured_at: Arc<AtomicI64>,
+}
+
+impl FollowingClock {
+    /// Follows nothing yet: reads as `own` does.
+    #[must_use]
+    pub fn new(own: Arc<dyn Clock>) -> Self {
+        Self {
+            own,
+            offset: Arc::default(),
+            uncertainty: Arc::new(AtomicI64::new(-1)),
+            measured_at: Arc::default(),
+        }
+    }
+
+    /// Takes one measurement: between `asked` and `answered` on [`Clock::boot`] the other clock read `theirs`.
+    /// A vaguer measurement than the last replaces it only once that is old.
+    pub fn measure(&self, asked: i64, answered: i64, theirs: Stamp) {
+        let uncertainty = (answered.saturating_sub(asked) / 2).max(0);
+        let last = self.uncertainty.load(Ordering::SeqCst);
+        let age = answered.saturating_sub(self.measured_at.load(Ordering::SeqCst));
+        if last >= 0 && uncertainty > 2 * last.max(1_000) && age < MEASURE_AGE_MAX / 2 {
+            return;
+        }
+        let since_middle = self.own.boot().saturating_sub(asked.saturating_add(uncertainty));
+        let theirs_now = theirs.plus(since_middle);
+        self.offset.store(theirs_now.since(self.own.now()), Ordering::SeqCst);
+        self.uncertainty.store(uncertainty, Ordering::SeqCst);
+        self.measured_at.store(answered, Ordering::SeqCst);
+    }
+
+    /// How far this clock may be from the one it follows, in microseconds; none while that is not known or
+    /// was measured too long ago.
+    #[must_use]
+    pub fn uncertainty(&self) -> Option<i64> {
+        let uncertainty = self.uncertainty.load(Ordering::SeqCst);
+        let age = self.own.boot().saturating_sub(self.measured_at.load(Ordering::SeqCst));
+        (uncertainty >= 0 && age <= MEASURE_AGE_MAX).then_some(uncertainty)
+    }
+
+    /// What is added to this machine's clock, in microseconds.
+    #[must_use]
+    pub fn offset(&self) -> i64 {
+        self.offset.load(Ordering::SeqCst)
+    }
+}
+
+/// A measurement older than a minute says nothing about now.
+const MEASURE_AGE_MAX: i64 = 60_000_000;
+
+#[async_trait]
+impl Clock for FollowingClock {
+    fn now(&self) -> Stamp {
+        self.own.now().plus(self.offset.load(Ordering::SeqCst))
+    }
+
+    fn boot(&self) -> i64 {
+        self.own.boot()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.own.sleep(duration).await;
+    }
+}
+
 /// Whole microseconds of a duration, saturating.
 #[must_use]
 pub fn micros(duration: Duration) -> i64 {
@@ -124,4 +198,42 @@ pub fn micros(duration: Duration) -> i64 {
 #[must_use]
 pub fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use app::model::Stamp;
+
+    use super::{Clock, FollowingClock, ManualClock};
+
+    #[test]
+    fn a_clock_that_is_ten_minutes_ahead_follows_the_database() {
+        let own = ManualClock::new(Stamp::from_micros(2_000_000_000));
+        let clock = FollowingClock::new(Arc::new(own.clone()));
+        assert_eq!(clock.uncertainty(), None);
+        let asked = clock.boot();
+        own.advance(Duration::from_millis(4));
+        clock.measure(asked, clock.boot(), Stamp::from_micros(1_400_000_000));
+        assert_eq!(clock.now(), Stamp::from_micros(1_400_002_000));
+        assert_eq!(clock.uncertainty(), Some(2_000));
+        own.jump(600_000_000);
+        own.advance(Duration::from_secs(1));
+        clock.measure(clock.boot(), clock.boot(), Stamp::from_micros(1_401_002_000));
+        assert_eq!(clock.now(), Stamp::from_micros(1_401_002_000));
+    }
+
+    #[test]
+    fn a_vague_measurement_does_not_replace_a_good_one() {
+        let own = ManualClock::new(Stamp::from_micros(0));
+        let clock = FollowingClock::new(Arc::new(own.clone()));
+        clock.measure(0, 0, Stamp::from_micros(5_000));
+        own.advance(Duration::from_secs(1));
+        clock.measure(0, clock.boot(), Stamp::from_micros(900_000_000));
+        assert_eq!(clock.now(), Stamp::from_micros(1_005_000));
+        own.advance(Duration::from_secs(100));
+        assert_eq!(clock.uncertainty(), None, "too old to be believed");
+    }
 }

@@ -30,6 +30,10 @@ pub const DEFAULTS: &str = include_str!("config.default.toml");
 /// Read when no other file is named, where it exists.
 pub const DEFAULT_FILE: &str = "sendonce.toml";
 
+/// How long a repeated key is trusted not to send again where `idempotent = true` names no `window`: 5
+/// minutes, the shortest that any vendor with such a key documents.
+pub const REPLAY_WINDOW_DEFAULT: i64 = 5 * 60 * 1_000_000;
+
 /// The largest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -210,7 +214,8 @@ impl ProviderConfig {
     #[must_use]
     pub fn replay_window(&self) -> Option<i64> {
         let known = self.known_kind().and_then(|kind| kind.window);
-        if self.idempotent || known.is_some() { self.window.or(known) } else { None }
+        let default = self.idempotent.then_some(REPLAY_WINDOW_DEFAULT);
+        if self.idempotent || known.is_some() { self.window.or(known).or(default) } else { None }
     }
 }
 

@@ -97,7 +97,7 @@ impl Host for System {
     async fn serve(&self, config: Config, options: serve::Args) -> Result<(), CliError> {
         crate::telemetry::init_logs(&config.log);
         let seams = seams();
-        let mut node = Node::build(config, &seams, options.parts())
+        let mut node = Node::build(config, &seams, options.parts(), options.activate_config)
             .await
             .map_err(|error| opening(&error))?;
         let names: Vec<&str> = node.registry.iter().map(|(name, _)| name).collect();

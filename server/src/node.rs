@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -10,7 +11,7 @@ use app::model::{Channel, WorkerView};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::AdmissionService;
-use crate::clock::{Clock, duration};
+use crate::clock::{Clock, FollowingClock, duration};
 use crate::cli::serve::Part;
 use crate::config::Config;
 use crate::dispatch::{self, Dispatcher};
@@ -22,14 +23,15 @@ use crate::providers::resolver::{self, Resolver};
 use crate::providers::transport::Transport;
 use crate::providers::{self, Registry};
 use crate::reconcile::{self, Reconciler};
-use crate::store::{self, Env, Error, Rules, Store};
-use crate::supervisor::{Supervisor, Ticker};
-
-/// How this process understands leases. A worker claims only what it understands.
-pub const LEASE_SEMANTICS: u32 = 1;
+use crate::store::{self, Activation, Env, Error, LEASE_SEMANTICS, Rules, Store};
+use crate::supervisor::{Supervisor, Ticker, pause_after_error};
 
 /// Between two signs of life.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// A process that was silent for so long is not alive.
+const ALIVE_WITHIN: i64 = 15_000_000;
+/// Between two readings of the database's clock.
+const CLOCK_EVERY: Duration = Duration::from_secs(10);
 /// Between two sweeps of sessions that are over.
 const SESSIONS_SWEEP: Duration = Duration::from_secs(600);
 
@@ -50,11 +52,7 @@ pub fn rules(config: &Config, registry: Option<&Registry>) -> Rules {
             .map(|(name, provider)| (name.to_owned(), provider.capability().facing()))
             .collect()
     });
-    Rules {
-        policy: config.policy(),
-        facing,
-        release_per_second: config.dispatch.release_per_second,
-    }
+    Rules::new(config.policy(), facing, config.dispatch.release_per_second)
 }
 
 /// Opens the store with these rules. An embedded database is migrated by itself, a shared one never.
@@ -109,6 +107,11 @@ pub struct Node {
     pub wakeups: Wakeups,
     pub health: Arc<Health>,
     pub admission: Arc<AdmissionService>,
+    /// Follows the database's clock where that is another machine's.
+    pub clock: FollowingClock,
+    is_held: Arc<AtomicBool>,
+    // Held while this process serves an embedded database: a second one is refused.
+    _lock: Option<std::fs::File>,
     /// Cancelled first: no new claims, no new reads, streams close.
     pub stop: CancellationToken,
     parts: BTreeSet<Part>,
@@ -123,8 +126,17 @@ impl Node {
     ///
     /// # Errors
     /// With the next step in the message.
-    pub async fn build(config: Config, seams: &Seams, parts: BTreeSet<Part>) -> anyhow::Result<Self> {
+    pub async fn build(
+        config: Config,
+        own: &Seams,
+        parts: BTreeSet<Part>,
+        force: bool,
+    ) -> anyhow::Result<Self> {
         make_private(&config.server.data_dir).context("cannot make server.data_dir")?;
+        let is_shared = config.database_url.expose().starts_with("postgres");
+        let lock = if is_shared { None } else { Some(lock(&config.server.data_dir)?) };
+        let clock = FollowingClock::new(Arc::clone(&own.clock));
+        let seams = &Seams { clock: Arc::new(clock.clone()), ..own.clone() };
         let registry = providers::build(
             &config,
             Arc::clone(&seams.clock),
@@ -135,6 +147,17 @@ impl Node {
         let resolver =
             resolver::build(&config.resolver, Arc::clone(&seams.clock), Arc::clone(&seams.transport))?;
         let (env, store) = open_store(&config, seams, rules(&config, Some(&registry))).await?;
+        follow(&clock, &*store).await?;
+        // Nobody else can serve an embedded database, so its configuration is simply the one in force.
+        let activation = store
+            .activate(&config.digest(), &config.shared(), ALIVE_WITHIN, force || !is_shared)
+            .await?;
+        if let Activation::Differs(keys) = activation {
+            anyhow::bail!(
+                "other processes run with another configuration; these keys differ: {}. Give all nodes the same values, or start this one with --activate-config",
+                keys.join(", ")
+            );
+        }
         keep_settings(&config, &registry, &*store).await?;
         for (channel, providers) in &config.routes {
             store.adopt_route(*channel, providers).await?;
@@ -164,6 +187,9 @@ impl Node {
             wakeups,
             health,
             admission,
+            clock,
+            is_held: Arc::default(),
+            _lock: lock,
             stop,
             parts,
             worker,
@@ -195,6 +221,7 @@ impl Node {
                     workers: self.config.dispatch.workers,
                     resolver_timeout: self.config.resolver.timeout,
                     sender: self.config.dispatch.sender.clone(),
+                    is_held: Arc::clone(&self.is_held),
                 },
                 self.stop.clone(),
             );
@@ -237,6 +264,56 @@ impl Node {
             self.reconciler = Some(reconciler);
         }
         self.keep_house(ticker);
+        self.keep_in_touch();
+    }
+
+    /// What other processes told, and the database's clock.
+    fn keep_in_touch(&self) {
+        let (store, wakeups, stop) =
+            (Arc::clone(&self.store), self.wakeups.clone(), self.stop.clone());
+        let clock = Arc::clone(&self.env.clock);
+        self.supervisor.keep("hints", move || {
+            let (store, wakeups, stop) = (Arc::clone(&store), wakeups.clone(), stop.clone());
+            let clock = Arc::clone(&clock);
+            async move {
+                let mut failures = 0;
+                while !stop.is_cancelled() {
+                    let hint = tokio::select! {
+                        hint = store.next_hint() => hint,
+                        () = stop.cancelled() => return,
+                    };
+                    match hint {
+                        Ok(hint) => {
+                            failures = 0;
+                            match hint.parse() {
+                                Ok(channel) => wakeups.dispatch(channel),
+                                Err(_) => wakeups.all(),
+                            }
+                        }
+                        Err(error) => {
+                            failures += 1;
+                            tracing::warn!(%error, "hints of other processes are not heard; polling goes on");
+                            pause_after_error(failures, &*clock, &stop).await;
+                        }
+                    }
+                }
+            }
+        });
+        let (store, stop, clock) = (Arc::clone(&self.store), self.stop.clone(), self.clock.clone());
+        self.supervisor.keep("clock", move || {
+            let (store, stop, clock) = (Arc::clone(&store), stop.clone(), clock.clone());
+            async move {
+                while !stop.is_cancelled() {
+                    tokio::select! {
+                        () = clock.sleep(CLOCK_EVERY) => {}
+                        () = stop.cancelled() => return,
+                    }
+                    if let Err(error) = follow(&clock, &*store).await {
+                        tracing::warn!(%error, "the database's clock could not be read");
+                    }
+                }
+            }
+        });
     }
 
     /// The heartbeat, and the sweep of what is over in the pages' tables.
@@ -244,15 +321,26 @@ impl Node {
         let (store, clock, stop) =
             (Arc::clone(&self.store), Arc::clone(&self.env.clock), self.stop.clone());
         let (worker, digest) = (self.worker.clone(), self.config.digest());
+        let held = Arc::clone(&self.is_held);
         self.supervisor.keep("heartbeat", move || {
             let (store, clock, stop) = (Arc::clone(&store), Arc::clone(&clock), stop.clone());
             let (mut worker, digest, ticker) = (worker.clone(), digest.clone(), ticker.clone());
+            let held = Arc::clone(&held);
             async move {
                 let mut swept_at = clock.boot();
                 while !stop.is_cancelled() {
                     worker.seen_at = clock.now();
                     match store.heartbeat(&worker, &digest).await {
-                        Ok(()) => ticker.tick("heartbeat"),
+                        Ok(active) => {
+                            ticker.tick("heartbeat");
+                            let holds = active.is_some_and(|active| active != digest);
+                            if holds != held.swap(holds, Ordering::Relaxed) {
+                                tracing::warn!(
+                                    is_held = holds,
+                                    "another configuration is in force: this process claims nothing until the nodes agree"
+                                );
+                            }
+                        }
                         Err(error) => tracing::warn!(%error, "the heartbeat could not be written"),
                     }
                     if clock.boot() - swept_at > crate::clock::micros(SESSIONS_SWEEP) {
@@ -285,6 +373,36 @@ impl Node {
             tracing::warn!(%error, "this process could not sign off");
         }
         self.store.close().await;
+    }
+}
+
+/// Measures the database's clock against ours, where it has one of its own.
+async fn follow(clock: &FollowingClock, store: &dyn Store) -> Result<(), Error> {
+    let asked = clock.boot();
+    if let Some(theirs) = store.time().await? {
+        clock.measure(asked, clock.boot(), theirs);
+    }
+    Ok(())
+}
+
+/// One process serves an embedded database: two would be safe in it, but neither would hear the other.
+fn lock(data_dir: &Path) -> anyhow::Result<std::fs::File> {
+    let path = data_dir.join("sendonce.lock");
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => anyhow::bail!(
+            "another process serves the database in {}; end it first, or use PostgreSQL to run several",
+            data_dir.display()
+        ),
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        }
     }
 }
 

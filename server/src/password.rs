@@ -33,6 +33,12 @@ pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// have.
 const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2VuZG9uY2Utbm8tdXNlcg$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
+/// How the address of an account is kept and looked for, so that nobody has two that differ in case alone.
+#[must_use]
+pub fn canonical_email(text: &str) -> String {
+    text.trim().to_lowercase()
+}
+
 /// Why a password could not be hashed or checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
@@ -77,7 +83,8 @@ impl Passwords {
     /// [`PasswordError::Busy`] when too many wait already.
     pub async fn turn(&self) -> Result<Turn, PasswordError> {
         let _place = self.waiting.try_acquire().map_err(|_| PasswordError::Busy)?;
-        let permit = Arc::clone(&self.turns).acquire_owned().await.map_err(|_| PasswordError::Busy)?;
+        let permit =
+            Arc::clone(&self.turns).acquire_owned().await.map_err(|_| PasswordError::Busy)?;
         Ok(Turn(Arc::new(permit)))
     }
 
@@ -140,8 +147,8 @@ fn verify_now(password: &str, hash: Option<&str>) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use argon2::password_hash::phc::PasswordHash;
     use argon2::Params;
+    use argon2::password_hash::phc::PasswordHash;
     use zeroize::Zeroizing;
 
     use super::{LANES, MEMORY_KIB, NOBODY, PASSES, PasswordError, Passwords, WAITING_MAX};
@@ -198,7 +205,10 @@ mod tests {
                 tokio::spawn(async move { passwords.turn().await.map(|_| ()) })
             })
             .collect();
-        tokio::task::yield_now().await;
+        // One yield lets a limited number of tasks run, not all of them.
+        while passwords.waiting.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(passwords.turn().await.map(|_| ()), Err(PasswordError::Busy));
         for task in waiting {
             task.abort();

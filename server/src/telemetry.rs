@@ -1,5 +1,7 @@
 //! Logs of the process. Logs go to standard error: standard output belongs to the command.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -11,6 +13,7 @@ pub fn init_logs(log: &config::Log) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_span_events(FmtSpan::NONE)
         .with_target(false);
     let _ = if log.json {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use app::model::{Channel, Role, Stamp, State};
+use app::model::{Channel, Role, Stamp};
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -23,7 +23,8 @@ use server::keys::Keys;
 use server::outbox::Wakeups;
 use server::password::Passwords;
 use server::providers::{
-    CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query, Reading, Receipt, Registry,
+    CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query, Reading,
+    Receipt, Registry,
 };
 use server::store::{Admission, Admitted, Env, Rules, Store, open};
 use tokio_util::sync::CancellationToken;
@@ -75,7 +76,8 @@ impl World {
 
     async fn with(public_url: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("sendonce-ui-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("sendonce-ui-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         let site = folder.join("site");
         std::fs::create_dir_all(site.join("pkg")).unwrap();
@@ -108,14 +110,15 @@ impl World {
             has_validity: false,
         };
         let facing = HashMap::from([("post".to_owned(), capability.facing())]);
-        let rules = Rules { policy: config.policy(), facing, release_per_second: 50 };
+        let rules = Rules::new(config.policy(), facing, 50);
         let env = Env {
             clock: Arc::new(clock.clone()),
             entropy: entropy.clone(),
             keys: keys.clone(),
             rules: Arc::new(rules),
         };
-        let store = open(&format!("sqlite://{}", folder.join("test.db").display()), env).await.unwrap();
+        let store =
+            open(&format!("sqlite://{}", folder.join("test.db").display()), env).await.unwrap();
         store.migrate().await.unwrap();
         let provider: Arc<dyn Provider> = Arc::new(Post(capability));
         let (wakeups, shutdown) = (Wakeups::default(), CancellationToken::new());
@@ -206,21 +209,29 @@ impl World {
     /// The operators' log, newest first, as `what` and the rest.
     async fn log(&self) -> Vec<(String, String)> {
         // Facts without a record have no page yet: read the file beside the store.
-        let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", self.folder.join("test.db").display()))
-            .await
-            .unwrap();
-        let rows: Vec<(String, String)> =
-            sqlx::query_as("SELECT actor, detail FROM facts WHERE kind = 'operator' ORDER BY fact_no DESC")
-                .fetch_all(&pool)
-                .await
-                .unwrap();
+        let pool = sqlx::SqlitePool::connect(&format!(
+            "sqlite://{}",
+            self.folder.join("test.db").display()
+        ))
+        .await
+        .unwrap();
+        let rows: Vec<(String, String)> = sqlx::query_as(
+            "SELECT actor, detail FROM facts WHERE kind = 'operator' ORDER BY fact_no DESC",
+        )
+        .fetch_all(&pool)
+        .await
+        .unwrap();
         pool.close().await;
         rows
     }
 
     async fn logged(&self, what: &str) -> usize {
         let needle = format!("\"what\":\"{what}\"");
-        self.log().await.iter().filter(|(_, detail)| detail.replace(": ", ":").contains(&needle)).count()
+        self.log()
+            .await
+            .iter()
+            .filter(|(_, detail)| detail.replace(": ", ":").contains(&needle))
+            .count()
     }
 
     /// Every text in the database file and its journal.
@@ -262,26 +273,38 @@ impl Page {
     /// The value of a hidden field.
     fn field(&self, name: &str) -> String {
         let mark = format!("name=\"{name}\" value=\"");
-        let (_, rest) = self.text.split_once(&mark).unwrap_or_else(|| panic!("no {name} in {}", self.text));
+        let (_, rest) =
+            self.text.split_once(&mark).unwrap_or_else(|| panic!("no {name} in {}", self.text));
         rest.split('"').next().unwrap().to_owned()
     }
 }
 
 impl Browser {
-    async fn send(&mut self, method: Method, path: &str, form: Option<&[(&str, &str)]>) -> axum::response::Response {
-        let mut request = Request::builder().method(method).uri(path).header("host", "127.0.0.1:3000");
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        form: Option<&[(&str, &str)]>,
+    ) -> axum::response::Response {
+        let mut request =
+            Request::builder().method(method).uri(path).header("host", "127.0.0.1:3000");
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
         if !self.cookies.is_empty() {
-            let cookies: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let cookies: Vec<String> =
+                self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
             request = request.header(header::COOKIE, cookies.join("; "));
         }
         let body = match form {
             None => Body::empty(),
             Some(fields) => {
                 request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-                Body::from(url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish())
+                Body::from(
+                    url::form_urlencoded::Serializer::new(String::new())
+                        .extend_pairs(fields)
+                        .finish(),
+                )
             }
         };
         let response = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
@@ -319,7 +342,11 @@ impl Browser {
 
     async fn sign_in(&mut self, email: &str, password: &str, next: &str) -> Page {
         let csrf = self.get("/login").await.field("csrf");
-        self.post("/login", &[("csrf", &csrf), ("email", email), ("password", password), ("next", next)]).await
+        self.post(
+            "/login",
+            &[("csrf", &csrf), ("email", email), ("password", password), ("next", next)],
+        )
+        .await
     }
 
     async fn csrf(&mut self) -> String {
@@ -366,7 +393,8 @@ async fn every_route_lets_in_exactly_the_roles_that_it_should() {
     let world = World::new().await;
     let id = world.admit(1, "seller_1042").await;
     for expected in EXPECTED {
-        let is_there = ROUTES.iter().any(|route| route.verb == expected.0 && route.path == expected.1);
+        let is_there =
+            ROUTES.iter().any(|route| route.verb == expected.0 && route.path == expected.1);
         assert!(is_there, "{} is gone", expected.1);
     }
     for who in EVERYBODY {
@@ -376,7 +404,8 @@ async fn every_route_lets_in_exactly_the_roles_that_it_should() {
         };
         let csrf = if *who == "out" { String::new() } else { browser.csrf().await };
         for route in ROUTES {
-            let expected = EXPECTED.iter().find(|(verb, path, _)| *verb == route.verb && *path == route.path);
+            let expected =
+                EXPECTED.iter().find(|(verb, path, _)| *verb == route.verb && *path == route.path);
             let Some((_, _, may)) = expected else {
                 panic!("{:?} {} is new: say in this test who may use it", route.verb, route.path)
             };
@@ -387,8 +416,16 @@ async fn every_route_lets_in_exactly_the_roles_that_it_should() {
                 .replace("{*file}", "sendonce.css")
                 .replace("/live", "/live?topic=events");
             // Signing out ends the session, so it is asked with a copy.
-            let mut browser = if route.path == "/logout" { world_copy(&world, who).await } else { browser.clone() };
-            let csrf = if route.path == "/logout" && *who != "out" { browser.csrf().await } else { csrf.clone() };
+            let mut browser = if route.path == "/logout" {
+                world_copy(&world, who).await
+            } else {
+                browser.clone()
+            };
+            let csrf = if route.path == "/logout" && *who != "out" {
+                browser.csrf().await
+            } else {
+                csrf.clone()
+            };
             let response = match route.verb {
                 Verb::Get => browser.send(Method::GET, &path, None).await,
                 Verb::Post => browser.send(Method::POST, &path, Some(&[("csrf", &csrf)])).await,
@@ -401,8 +438,12 @@ async fn every_route_lets_in_exactly_the_roles_that_it_should() {
                     || (location.starts_with("/login") && route.path != "/logout");
                 assert!(!is_refused && !status.is_server_error(), "{name}");
             } else if *who == "out" {
-                let is_sent_away = status == StatusCode::SEE_OTHER && location.starts_with("/login");
-                assert!(is_sent_away || (route.path == "/live" && status == StatusCode::UNAUTHORIZED), "{name}");
+                let is_sent_away =
+                    status == StatusCode::SEE_OTHER && location.starts_with("/login");
+                assert!(
+                    is_sent_away || (route.path == "/live" && status == StatusCode::UNAUTHORIZED),
+                    "{name}"
+                );
             } else {
                 assert_eq!(status, StatusCode::FORBIDDEN, "{name}");
                 let text = to_bytes(response.into_body(), 1 << 22).await.unwrap();
@@ -421,7 +462,10 @@ async fn world_copy(world: &World, who: &str) -> Browser {
 }
 
 fn location_of(response: &axum::response::Response) -> String {
-    response.headers().get(header::LOCATION).map_or_else(String::new, |value| value.to_str().unwrap().to_owned())
+    response
+        .headers()
+        .get(header::LOCATION)
+        .map_or_else(String::new, |value| value.to_str().unwrap().to_owned())
 }
 
 #[tokio::test]
@@ -430,10 +474,16 @@ async fn another_address_or_method_is_no_way_around_the_table() {
     let mut browser = world.browser();
     for path in ["/nowhere", "/events/", "/admin", "//events", "/events/1/2"] {
         let page = browser.get(path).await;
-        assert!(page.status == StatusCode::NOT_FOUND || page.location().starts_with("/login"), "{path}");
+        assert!(
+            page.status == StatusCode::NOT_FOUND || page.location().starts_with("/login"),
+            "{path}"
+        );
     }
     for method in [Method::PUT, Method::DELETE, Method::PATCH] {
-        assert_eq!(browser.page(method, "/freeze", None).await.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(
+            browser.page(method, "/freeze", None).await.status,
+            StatusCode::METHOD_NOT_ALLOWED
+        );
     }
     let program = browser.get("/v1/nowhere").await;
     assert_eq!(program.status, StatusCode::NOT_FOUND);
@@ -441,7 +491,9 @@ async fn another_address_or_method_is_no_way_around_the_table() {
     let mut admin = world.signed_in(Role::Admin).await;
     let page = admin.get("/nowhere").await;
     assert_eq!(page.status, StatusCode::NOT_FOUND);
-    assert!(page.text.contains("There is no such page") && page.text.contains("aria-label=\"Main\""));
+    assert!(
+        page.text.contains("There is no such page") && page.text.contains("aria-label=\"Main\"")
+    );
     assert_eq!(admin.get("/events/ev-nothing").await.status, StatusCode::NOT_FOUND);
 }
 
@@ -457,11 +509,16 @@ async fn somebody_who_signs_in_comes_back_to_where_they_wanted_to_go() {
     let next = login.field("next").replace("&amp;", "&");
     assert_eq!(next, "/events?state=sent&q=ev-1");
     let csrf = login.field("csrf");
-    let form =
-        [("csrf", &*csrf), ("email", " Support@Example.com "), ("password", PASSWORD), ("next", &*next)];
+    let form = [
+        ("csrf", &*csrf),
+        ("email", " Support@Example.com "),
+        ("password", PASSWORD),
+        ("next", &*next),
+    ];
     let done = browser.post("/login", &form).await;
     assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, &*next));
-    let cookie = done.headers.get_all("set-cookie").iter().next_back().unwrap().to_str().unwrap().to_owned();
+    let cookie =
+        done.headers.get_all("set-cookie").iter().next_back().unwrap().to_str().unwrap().to_owned();
     assert!(cookie.starts_with("sendonce="), "{cookie}");
     for part in ["HttpOnly", "SameSite=Lax", "Path=/"] {
         assert!(cookie.contains(part), "{cookie}");
@@ -481,7 +538,10 @@ async fn somebody_who_signs_in_comes_back_to_where_they_wanted_to_go() {
     assert!(browser.session().is_none(), "the cookie is taken back");
     assert!(browser.get(out.location()).await.text.contains("You are signed out."));
     browser.cookies.insert("sendonce".to_owned(), session);
-    assert!(browser.get("/").await.location().starts_with("/login"), "the session itself has ended");
+    assert!(
+        browser.get("/").await.location().starts_with("/login"),
+        "the session itself has ended"
+    );
     assert_eq!((world.logged("signed_in").await, world.logged("signed_out").await), (1, 1));
 }
 
@@ -494,7 +554,10 @@ async fn behind_tls_the_cookie_is_secure_and_of_this_host_alone() {
     for cookie in done.headers.get_all("set-cookie") {
         let cookie = cookie.to_str().unwrap();
         assert!(cookie.starts_with("__Host-sendonce"), "{cookie}");
-        assert!(cookie.contains("Secure") && cookie.contains("Path=/") && !cookie.contains("Domain"), "{cookie}");
+        assert!(
+            cookie.contains("Secure") && cookie.contains("Path=/") && !cookie.contains("Domain"),
+            "{cookie}"
+        );
     }
     let page = browser.get("/").await;
     assert_eq!(page.header("strict-transport-security"), "max-age=31536000");
@@ -517,7 +580,9 @@ async fn a_wrong_password_and_an_unknown_account_look_the_same() {
         text
     };
     let mut seen = Vec::new();
-    for (email, password) in [(&*email, "wrong"), ("nobody@example.com", "wrong"), (&*disabled, PASSWORD)] {
+    for (email, password) in
+        [(&*email, "wrong"), ("nobody@example.com", "wrong"), (&*disabled, PASSWORD)]
+    {
         let mut browser = world.browser();
         let page = browser.sign_in(email, password, "/events").await;
         assert!(browser.session().is_none());
@@ -529,9 +594,13 @@ async fn a_wrong_password_and_an_unknown_account_look_the_same() {
     assert_eq!(seen[0], seen[1]);
     assert_eq!(seen[0], seen[2]);
     let failed = world.log().await;
-    let failed: Vec<_> = failed.iter().filter(|(_, detail)| detail.contains("sign_in_failed")).collect();
+    let failed: Vec<_> =
+        failed.iter().filter(|(_, detail)| detail.contains("sign_in_failed")).collect();
     assert_eq!(failed.len(), 3);
-    assert!(failed.iter().all(|(actor, detail)| actor == "system" && !detail.contains("example")), "{failed:?}");
+    assert!(
+        failed.iter().all(|(actor, detail)| actor == "system" && !detail.contains("example")),
+        "{failed:?}"
+    );
 }
 
 #[tokio::test]
@@ -541,10 +610,17 @@ async fn guessing_is_slowed_down_for_the_account_and_forgiven_on_success() {
     for wrong in [&*email, "nobody@example.com"] {
         let mut browser = world.browser();
         for _ in 0..5 {
-            assert_eq!(browser.sign_in(wrong, "wrong", "/").await.status, StatusCode::UNPROCESSABLE_ENTITY);
+            assert_eq!(
+                browser.sign_in(wrong, "wrong", "/").await.status,
+                StatusCode::UNPROCESSABLE_ENTITY
+            );
         }
         let blocked = browser.sign_in(wrong, PASSWORD, "/").await;
-        assert_eq!(blocked.status, StatusCode::TOO_MANY_REQUESTS, "for an account that is not there, too");
+        assert_eq!(
+            blocked.status,
+            StatusCode::TOO_MANY_REQUESTS,
+            "for an account that is not there, too"
+        );
         assert!(!blocked.header("retry-after").is_empty());
         assert!(blocked.text.contains("Too many failed tries."));
     }
@@ -556,7 +632,10 @@ async fn guessing_is_slowed_down_for_the_account_and_forgiven_on_success() {
     assert_eq!(browser.sign_in(&email, PASSWORD, "/").await.status, StatusCode::SEE_OTHER);
     for _ in 0..4 {
         let mut browser = world.browser();
-        assert_eq!(browser.sign_in(&email, "wrong", "/").await.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(
+            browser.sign_in(&email, "wrong", "/").await.status,
+            StatusCode::UNPROCESSABLE_ENTITY
+        );
     }
     let dump = world.dump();
     let has = |needle: &str| dump.windows(needle.len()).any(|window| window == needle.as_bytes());
@@ -618,7 +697,10 @@ async fn sessions_end_when_idle_when_old_and_when_the_account_changes() {
     idle.headers.insert("x-sendonce-fragment", "live".parse().unwrap());
     assert_eq!(idle.get("/").await.status, StatusCode::OK);
     world.pass(31 * MINUTE);
-    assert!(idle.get("/").await.location().starts_with("/login"), "a page that refreshes itself is nobody");
+    assert!(
+        idle.get("/").await.location().starts_with("/login"),
+        "a page that refreshes itself is nobody"
+    );
 
     let mut old = world.signed_in(Role::Support).await;
     for _ in 0..7 {
@@ -642,12 +724,22 @@ async fn sessions_end_when_idle_when_old_and_when_the_account_changes() {
 async fn after_signing_in_nobody_is_sent_to_another_site() {
     let world = World::new().await;
     let email = world.add_user(Role::Support).await;
-    for next in ["//evil.example", "https://evil.example/", "/\\evil.example", "/\t/evil.example", "javascript:alert(1)"]
-    {
+    for next in [
+        "//evil.example",
+        "https://evil.example/",
+        "/\\evil.example",
+        "/\t/evil.example",
+        "javascript:alert(1)",
+    ] {
         let done = world.browser().sign_in(&email, PASSWORD, next).await;
         assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, "/"), "{next}");
-        let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
-        assert_eq!(world.browser().get(&format!("/login?{query}")).await.field("next"), "/", "{next}");
+        let query =
+            url::form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
+        assert_eq!(
+            world.browser().get(&format!("/login?{query}")).await.field("next"),
+            "/",
+            "{next}"
+        );
     }
     // What somebody mistyped into an address does not travel on.
     let away = world.browser().get("/events?q=user@example.com").await;
@@ -669,7 +761,11 @@ async fn a_post_from_another_site_does_nothing() {
         let mut evil = browser.clone();
         evil.headers.insert(name, value.parse().unwrap());
         for path in ["/freeze", "/events", "/logout", "/login"] {
-            assert_eq!(evil.post(path, &form).await.status, StatusCode::FORBIDDEN, "{name}: {value} {path}");
+            assert_eq!(
+                evil.post(path, &form).await.status,
+                StatusCode::FORBIDDEN,
+                "{name}: {value} {path}"
+            );
         }
     }
     assert!(world.store.freezes().await.unwrap().is_empty());
@@ -684,7 +780,10 @@ async fn a_post_from_another_site_does_nothing() {
     browser.get(&format!("/freeze?{query}")).await;
     assert_eq!(world.store.freezes().await.unwrap().len(), 1);
     let large = "x".repeat(20_000);
-    assert_eq!(browser.post("/freeze", &[("reason", &large)]).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        browser.post("/freeze", &[("reason", &large)]).await.status,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
 }
 
 fn freeze_form<'a>(csrf: &'a str, key: &'a str) -> Vec<(&'static str, &'a str)> {
@@ -708,12 +807,22 @@ async fn a_stale_form_does_nothing_and_keeps_what_was_typed() {
     let page = browser.post("/freeze", &freeze_form(&stale, "key-0123456789abcdef")).await;
     assert_eq!(page.status, StatusCode::FORBIDDEN);
     assert!(page.text.contains("reloaded with what you typed"));
-    assert!(page.text.contains("INC-2291: carrier is down &amp; &lt;b&gt;unclear"), "{}", page.text);
+    assert!(
+        page.text.contains("INC-2291: carrier is down &amp; &lt;b&gt;unclear"),
+        "{}",
+        page.text
+    );
     assert!(world.store.freezes().await.unwrap().is_empty());
     // The page that came back can be sent.
     let (csrf, key) = (page.field("csrf"), page.field("action_key"));
-    assert_eq!(browser.post("/freeze", &freeze_form(&csrf, &key)).await.status, StatusCode::SEE_OTHER);
-    let login = world.browser().post("/login", &[("csrf", &stale), ("email", "a@example.com"), ("password", "x")]).await;
+    assert_eq!(
+        browser.post("/freeze", &freeze_form(&csrf, &key)).await.status,
+        StatusCode::SEE_OTHER
+    );
+    let login = world
+        .browser()
+        .post("/login", &[("csrf", &stale), ("email", "a@example.com"), ("password", "x")])
+        .await;
     assert_eq!(login.status, StatusCode::FORBIDDEN);
     assert!(login.text.contains("a@example.com") && login.text.contains("open for too long"));
     assert_eq!(browser.post("/logout", &[("csrf", &stale)]).await.status, StatusCode::FORBIDDEN);
@@ -728,9 +837,15 @@ async fn freezing_and_reopening_act_once_and_say_what_they_did() {
     let form = freeze_form(&csrf, &key);
     let mut second = browser.clone();
     let done = browser.post("/freeze", &form).await;
-    assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, "/freeze?done=frozen&scope=channel:sms"));
+    assert_eq!(
+        (done.status, done.location()),
+        (StatusCode::SEE_OTHER, "/freeze?done=frozen&scope=channel:sms")
+    );
     let again = second.post("/freeze", &form).await;
-    assert_eq!((again.status, again.location()), (StatusCode::SEE_OTHER, "/freeze?done=repeated"));
+    assert_eq!(
+        (again.status, again.location()),
+        (StatusCode::SEE_OTHER, "/freeze?done=repeated&scope=channel:sms")
+    );
     let freezes = world.store.freezes().await.unwrap();
     assert_eq!(freezes.len(), 1);
     assert!(freezes[0].actor.starts_with("operator:"), "{}", freezes[0].actor);
@@ -749,9 +864,10 @@ async fn freezing_and_reopening_act_once_and_say_what_they_did() {
     assert_eq!(done.location(), "/freeze?done=already&scope=channel:sms");
     // Reopen, with the key that the reopening form carries.
     let page = browser.get("/freeze").await;
-    let (_, reopening) = page.text.split_once("value=\"reopen\"").map_or(("", ""), |(before, _)| {
-        before.rsplit_once("name=\"action_key\" value=\"").unwrap()
-    });
+    let (_, reopening) =
+        page.text.split_once("value=\"reopen\"").map_or(("", ""), |(before, _)| {
+            before.rsplit_once("name=\"action_key\" value=\"").unwrap()
+        });
     let key = reopening.split('"').next().unwrap().to_owned();
     let reopen = [
         ("csrf", &*csrf),
@@ -767,7 +883,10 @@ async fn freezing_and_reopening_act_once_and_say_what_they_did() {
     // Frozen again meanwhile: the copy of the old reopening does not open it.
     let key = browser.get("/freeze").await.field("action_key");
     browser.post("/freeze", &freeze_form(&csrf, &key)).await;
-    assert_eq!(browser.post("/freeze", &reopen).await.location(), "/freeze?done=repeated");
+    assert_eq!(
+        browser.post("/freeze", &reopen).await.location(),
+        "/freeze?done=repeated&scope=channel:sms"
+    );
     assert_eq!(world.store.freezes().await.unwrap().len(), 1);
     // What the address says is never believed.
     let page = browser.get("/freeze?done=reopened&scope=channel:sms").await;
@@ -788,6 +907,8 @@ async fn a_freeze_that_cannot_be_is_refused_with_what_was_typed() {
         ("reason", &"x".repeat(501), "500 characters"),
         ("reason", "a\u{7}b", "control characters"),
         ("scope", "", "Choose what to freeze"),
+        ("act", "", "Choose what to freeze"),
+        ("act", "thaw", "Choose what to freeze"),
         ("scope", "provider:nobody", "Choose what to freeze"),
         ("scope", "all", "Type the word all"),
         ("review_at", "tomorrow", "Write it as"),
@@ -823,6 +944,29 @@ async fn a_freeze_that_cannot_be_is_refused_with_what_was_typed() {
 }
 
 #[tokio::test]
+async fn when_the_database_stumbles_the_freeze_form_comes_back_and_can_be_sent_again() {
+    let world = World::new().await;
+    let mut browser = world.signed_in(Role::Oncall).await;
+    let page = browser.get("/freeze").await;
+    let (csrf, key) = (page.field("csrf"), page.field("action_key"));
+    let file = format!("sqlite://{}", world.folder.join("test.db").display());
+    let pool = sqlx::SqlitePool::connect(&file).await.unwrap();
+    let stumble =
+        "CREATE TRIGGER stumble BEFORE INSERT ON freezes BEGIN SELECT RAISE(ABORT, 'no'); END";
+    sqlx::query(stumble).execute(&pool).await.unwrap();
+    let page = browser.post("/freeze", &freeze_form(&csrf, &key)).await;
+    assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(page.text.contains("error id ") && page.text.contains("INC-2291"), "{}", page.text);
+    assert!(page.text.contains("Nothing is frozen"));
+    sqlx::query("DROP TRIGGER stumble").execute(&pool).await.unwrap();
+    let again = page.field("action_key");
+    assert_ne!(key, again, "the first key is spent");
+    let done = browser.post("/freeze", &freeze_form(&csrf, &again)).await;
+    assert_eq!(done.location(), "/freeze?done=frozen&scope=channel:sms");
+    pool.close().await;
+}
+
+#[tokio::test]
 async fn rows_of_one_instant_are_all_on_some_page_and_filters_stay() {
     let world = World::new().await;
     let events: Vec<(u32, &str)> = (1..=120).map(|n| (n, "seller_1042")).collect();
@@ -841,10 +985,15 @@ async fn rows_of_one_instant_are_all_on_some_page_and_filters_stay() {
                 }
             }
             let older = page.text.split("href=\"").map(|part| part.split('"').next().unwrap());
-            let Some(older) = older.into_iter().find(|href| href.contains("cursor=")) else { break };
+            let Some(older) = older.into_iter().find(|href| href.contains("cursor=")) else {
+                break;
+            };
             path = older.replace("&amp;", "&");
             if start.starts_with("/events") {
-                assert!(path.contains("channel=sms") && path.contains("q=state:accepted"), "{path}");
+                assert!(
+                    path.contains("channel=sms") && path.contains("q=state:accepted"),
+                    "{path}"
+                );
             }
         }
         assert_eq!(seen.len(), 120, "{start}");
@@ -859,12 +1008,22 @@ async fn the_search_box_turns_ordinary_queries_into_addresses_and_nothing_else()
     world.admit_all(&[(1, "seller_1042"), (2, "seller_1043")]).await;
     let mut browser = world.signed_in(Role::Support).await;
     let csrf = browser.csrf().await;
-    let done = browser.post("/events", &[("csrf", &csrf), ("q", "ev-0001 seller:seller_1042"), ("state", "accepted")]).await;
-    assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, "/events?q=ev-0001%20seller:seller_1042&state=accepted"));
+    let done = browser
+        .post(
+            "/events",
+            &[("csrf", &csrf), ("q", "ev-0001 seller:seller_1042"), ("state", "accepted")],
+        )
+        .await;
+    assert_eq!(
+        (done.status, done.location()),
+        (StatusCode::SEE_OTHER, "/events?q=ev-0001%20seller:seller_1042&state=accepted")
+    );
     let page = browser.get(done.location()).await;
     assert!(page.text.contains("ev-0001") && !page.text.contains("ev-0002"));
     let page = browser.get("/events?q=stat:x&state=sending").await;
-    assert!(page.text.contains("no qualifier stat:") && page.text.contains("has no value “sending”"));
+    assert!(
+        page.text.contains("no qualifier stat:") && page.text.contains("has no value “sending”")
+    );
     let before = world.log().await.len();
     for text in ["user.canary@example.com", "+1 555 010 0001", "seller:15550100001"] {
         let page = browser.post("/events", &[("csrf", &csrf), ("q", text)]).await;
@@ -872,7 +1031,8 @@ async fn the_search_box_turns_ordinary_queries_into_addresses_and_nothing_else()
         assert!(page.location().is_empty());
         assert!(page.text.contains("looks like an email address or phone number"), "{text}");
         assert!(!page.text.contains(text) && !page.text.contains("ev-0001"), "{text}");
-        let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("q", text).finish();
+        let query =
+            url::form_urlencoded::Serializer::new(String::new()).append_pair("q", text).finish();
         let page = browser.get(&format!("/events?{query}")).await;
         assert!(page.text.contains("looks like an email address or phone number"), "{text}");
         assert!(!page.text.contains(text) && !page.text.contains("ev-0001"), "{text}");
@@ -894,9 +1054,16 @@ async fn what_operators_look_at_is_a_fact_once_and_a_refresh_is_none() {
     browser.get("/sellers/seller_1042").await;
     browser.get("/events?q=ev-0001&state=accepted").await;
     let log = world.log().await;
-    let latest: Vec<String> = log.iter().take(3).map(|(_, detail)| detail.replace(": ", ":")).collect();
-    assert!(latest[0].contains("\"what\":\"search\"") && latest[0].contains("\"prefix\":\"ev-0001\""), "{latest:?}");
-    assert!(latest[1].contains("\"what\":\"view_seller\"") && latest[1].contains("seller_1042"), "{latest:?}");
+    let latest: Vec<String> =
+        log.iter().take(3).map(|(_, detail)| detail.replace(": ", ":")).collect();
+    assert!(
+        latest[0].contains("\"what\":\"search\"") && latest[0].contains("\"prefix\":\"ev-0001\""),
+        "{latest:?}"
+    );
+    assert!(
+        latest[1].contains("\"what\":\"view_seller\"") && latest[1].contains("seller_1042"),
+        "{latest:?}"
+    );
     assert!(latest[2].contains("\"what\":\"view_event\"") && latest[2].contains(&id), "{latest:?}");
     assert!(log[0].0.starts_with("operator:"));
     let mut refreshing = browser.clone();
@@ -984,7 +1151,9 @@ async fn what_another_process_wrote_is_hinted_and_shutdown_ends_every_stream() {
 }
 
 async fn next(body: &mut Body) -> Option<String> {
-    let frame = tokio::time::timeout(Duration::from_secs(10), body.frame()).await.expect("the stream says something");
+    let frame = tokio::time::timeout(Duration::from_secs(10), body.frame())
+        .await
+        .expect("the stream says something");
     frame.map(|frame| String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap())
 }
 
@@ -1020,8 +1189,17 @@ async fn every_page_keeps_to_its_security_policy() {
         ("422".to_owned(), admin.post("/freeze", &[("csrf", &csrf)]).await),
     ];
     for path in [
-        "/", "/events", &format!("/events/{id}"), "/sellers/seller_1042", "/unknown", "/freeze", "/providers",
-        "/workers", "/admin/users", "/admin/clients", "/nowhere",
+        "/",
+        "/events",
+        &format!("/events/{id}"),
+        "/sellers/seller_1042",
+        "/unknown",
+        "/freeze",
+        "/providers",
+        "/workers",
+        "/admin/users",
+        "/admin/clients",
+        "/nowhere",
     ] {
         pages.push((path.to_owned(), admin.get(path).await));
     }
@@ -1029,8 +1207,15 @@ async fn every_page_keeps_to_its_security_policy() {
     for (name, page) in &pages {
         let policy = page.header("content-security-policy");
         for part in [
-            "default-src 'none'", "script-src 'self' 'nonce-", "'wasm-unsafe-eval'", "style-src 'self'",
-            "img-src 'self' data:", "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
+            "default-src 'none'",
+            "script-src 'self' 'nonce-",
+            "'wasm-unsafe-eval'",
+            "style-src 'self'",
+            "img-src 'self' data:",
+            "connect-src 'self'",
+            "form-action 'self'",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
         ] {
             assert!(policy.contains(part), "{name}: {policy}");
         }
@@ -1041,7 +1226,10 @@ async fn every_page_keeps_to_its_security_policy() {
         for script in page.text.split("<script").skip(1) {
             let tag = script.split('>').next().unwrap();
             let is_ours = tag.contains("src=\"/") && !tag.contains("src=\"//");
-            assert!(is_ours || tag.contains(&format!("nonce=\"{nonce}\"")), "{name}: <script{tag}>");
+            assert!(
+                is_ours || tag.contains(&format!("nonce=\"{nonce}\"")),
+                "{name}: <script{tag}>"
+            );
         }
         assert!(!page.text.contains(" style=\""), "{name}: a style attribute");
         assert!(!page.text.contains(" onclick="), "{name}");
@@ -1054,7 +1242,10 @@ async fn every_page_keeps_to_its_security_policy() {
         assert!(page.text.to_ascii_lowercase().starts_with("<!doctype html>"), "{name}");
     }
     let live = &pages.iter().find(|(name, _)| name == "/events").unwrap().1.text;
-    assert!(live.contains("<leptos-island data-component=\"") && live.contains("sendonce_bg.wasm"), "islands wake up");
+    assert!(
+        live.contains("<leptos-island data-component=\"") && live.contains("sendonce_bg.wasm"),
+        "islands wake up"
+    );
     let redirect = out.get("/events").await;
     assert!(!redirect.header("content-security-policy").is_empty());
 }
@@ -1072,7 +1263,11 @@ async fn files_are_served_compressed_checked_for_changes_and_from_their_folder_a
     ] {
         let page = browser.get(path).await;
         assert_eq!(page.status, StatusCode::OK, "{path}");
-        assert!(page.header("content-type").starts_with(kind), "{path}: {}", page.header("content-type"));
+        assert!(
+            page.header("content-type").starts_with(kind),
+            "{path}: {}",
+            page.header("content-type")
+        );
         assert_eq!(page.header("cache-control"), "no-cache", "{path}");
         assert!(!page.header("last-modified").is_empty(), "{path}");
         assert!(!page.header("content-security-policy").contains("nonce"), "{path}");
@@ -1086,7 +1281,13 @@ async fn files_are_served_compressed_checked_for_changes_and_from_their_folder_a
     let small = browser.get("/pkg/sendonce.css").await;
     assert_eq!((small.header("content-encoding"), &*small.text), ("br", "pretend brotli"));
     assert!(small.header("content-type").starts_with("text/css"));
-    for path in ["/favicon.ico", "/pkg/none.js", "/pkg/../secret.txt", "/pkg/..%2f..%2fsecret.txt", "/pkg/%2e%2e/%2e%2e/secret.txt"] {
+    for path in [
+        "/favicon.ico",
+        "/pkg/none.js",
+        "/pkg/../secret.txt",
+        "/pkg/..%2f..%2fsecret.txt",
+        "/pkg/%2e%2e/%2e%2e/secret.txt",
+    ] {
         let page = browser.get(path).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
         assert!(!page.text.contains("secret"), "{path}");
@@ -1103,5 +1304,4 @@ async fn a_database_that_is_gone_is_said_with_an_id() {
     assert!(page.text.contains("Error id") || page.text.contains("error id"), "{}", page.text);
     assert!(!page.text.contains("sqlite") && !page.text.contains("pool"), "{}", page.text);
     assert!(browser.session().is_some(), "nobody is signed out for it");
-    let _ = State::ALL;
 }

@@ -11,7 +11,7 @@ use crate::components::{
     state_badge, state_big, zone,
 };
 use crate::model::{
-    CallOutcome, CallView, EventPage, Fact, FactKind, Frame, Next, Reason, Record, Stamp, State,
+    CallOutcome, CallView, EventPage, Fact, FactKind, Frame, Reason, Record, Stamp, State,
 };
 
 /// This many steps of the path are shown; what lies between is in the timeline.
@@ -84,7 +84,8 @@ fn later_note(record: &Record, later: &Record) -> AnyView {
     .into_any()
 }
 
-/// What may happen next, in a few words before the sentence of the server.
+/// What may happen next, in a few words before the sentence of the server. Where nothing will, that sentence
+/// says so by itself ("Nothing: it is over.").
 fn next_words(record: &Record) -> &'static str {
     match (record.state, record.frozen) {
         (State::Accepted, true) => "Next: wait for dispatch to reopen.",
@@ -92,11 +93,7 @@ fn next_words(record: &Record) -> &'static str {
         (State::Dispatching, _) => "Next: wait for the answer of the call.",
         (State::DispatchUnknown, _) => "Next: find out what happened, before anything else.",
         (State::Sent, _) if !record.settled => "Next: wait for the delivery report.",
-        _ => match record.next {
-            Next::NewRequest => "Over. A new request is safe.",
-            Next::Wait => "Next: wait.",
-            Next::None => "Over. Nothing more to do.",
-        },
+        _ => "What happens next?",
     }
 }
 
@@ -105,7 +102,19 @@ fn hero(data: &EventPage, now: Stamp) -> impl IntoView + use<> {
     let until = record.expires_at;
     let passed = percent_passed(record.created_at, until, now);
     let is_open = until > now;
-    let left = if is_open { format!("{} left", span(until.since(now))) } else { "over".to_owned() };
+    // A link that was never sent works for nobody, however much of its time is left.
+    let is_unsent = matches!(record.state, State::FailedFinal | State::Expired);
+    let words = match (is_unsent, is_open) {
+        (true, true) => "Its time runs until ",
+        (true, false) => "Its time ran until ",
+        (false, true) => "Link works until ",
+        (false, false) => "Link worked until ",
+    };
+    let left = match (is_unsent, is_open) {
+        (false, true) => format!("{} left", span(until.since(now))),
+        (true, true) => "no longer used".to_owned(),
+        (_, false) => "over".to_owned(),
+    };
     let whole = until.since(record.created_at);
     let bar_name = if is_open {
         format!("{passed} percent of the link's {} have passed", span(whole))
@@ -119,7 +128,7 @@ fn hero(data: &EventPage, now: Stamp) -> impl IntoView + use<> {
         </div>
         <div class="life">
             <p>
-                <span>{if is_open { "Link works until " } else { "Link worked until " }}{clock_zone(until, now)}</span>
+                <span>{words}{clock_zone(until, now)}</span>
                 <b>{left}</b>
             </p>
             {bar(passed, None, bar_name)}
@@ -723,8 +732,9 @@ fn record_panel(data: &EventPage, now: Stamp) -> impl IntoView + use<> {
     let record = &data.record;
     let none = || view! { <span class="muted">"none"</span> }.into_any();
     let last_start = record.expires_at.plus(-data.margin_ms.saturating_mul(1_000));
-    let retry = record.retry_at.map(|at| {
-        view! { <dt>"Ask again"</dt><dd>{clock(at, now)}" "<span class="muted">{ago(at, now)}</span></dd> }
+    // Said to callers; of use to a reader only where it lies ahead and says more than the next look-up.
+    let retry = record.retry_at.filter(|at| *at > now && Some(*at) != data.next_read_at).map(|at| {
+        view! { <dt>"Callers ask again"</dt><dd>{clock(at, now)}" "<span class="muted">{ago(at, now)}</span></dd> }
     });
     let poll = data.poll_until.map(|at| {
         view! { <dt>"Read until"</dt><dd>{clock(at, now)}" "<span class="muted">{ago(at, now)}</span></dd> }

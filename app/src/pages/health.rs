@@ -126,7 +126,7 @@ pub fn workers(
                 <tr data-key=worker.id.clone()>
                     <th scope="row">{id("worker id", &worker.id)}</th>
                     <td>{status}<span class="sub">"seen "{ago(worker.seen_at, now)}</span></td>
-                    <td>{worker.roles.clone()}</td>
+                    <td>{worker.roles.replace(',', ", ")}</td>
                     <td class="c2">
                         {worker.version.clone()}<span class="sub">{format!("lease semantics {}", worker.semantics)}</span>
                     </td>

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 
 use super::events::rows_table;
 use crate::components::{
-    Layout, big_span, capped, capped_counted, clock_zone, empty, head, number, page, percent, stat,
+    Layout, big_span, capped, capped_counted, clock_zone, counted, empty, head, number, page, percent, stat,
     state_badge,
 };
 use crate::model::{Age, Capped, EventFilter, Frame, OverviewPage, Stamp, State};
@@ -155,12 +155,11 @@ fn states(states: &[(State, Capped)]) -> AnyView {
     let summary = if total == 0 {
         "No event is kept.".to_owned()
     } else {
-        let most = states.iter().max_by_key(|(_, count)| count.count).map(|(state, _)| *state);
+        let most = states.iter().find(|(_, count)| count.count > total / 2).map(|(state, _)| *state);
         let cap =
             if is_capped { " Counting stops at a limit, so the shares are rough." } else { "" };
-        most.map_or_else(String::new, |state| {
-            format!("{} events counted; most are {state}.{cap}", number(total))
-        })
+        let most = most.map_or_else(String::new, |state| format!("; most are {state}"));
+        format!("{} counted{most}.{cap}", counted(total, "event", "events"))
     };
     view! {
         <div class="bare">

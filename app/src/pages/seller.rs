@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 
 use crate::components::{
-    Layout, ago, capped_counted, clock, copy, counted, empty, event_link, head, held_mark, page,
+    Layout, ago, capped_counted, clock, clock_zone, copy, counted, empty, event_link, head, held_mark, page,
     pager, scroll, state_badge, zone,
 };
 use crate::model::{Frame, SellerPage, SellerRow, Stamp, State, percent_encoded};
@@ -41,7 +41,7 @@ pub fn seller(frame: Frame, data: SellerPage, options: LeptosOptions) -> impl In
             .into_any()
     };
     let content = view! {
-        {head(title, lead.map(IntoAny::into_any), now, Some(&topic))}
+        {head(title, lead, now, Some(&topic))}
         <section class="panel" aria-labelledby="history" data-live="history">
             <header><h2 id="history">"History by window"</h2><p>"newest first, "{zone()}</p></header>
             {body}
@@ -52,27 +52,27 @@ pub fn seller(frame: Frame, data: SellerPage, options: LeptosOptions) -> impl In
 }
 
 /// What matters of the newest request, in one sentence; only from what is on the page.
-fn lead(data: &SellerPage, now: Stamp) -> Option<String> {
+fn lead(data: &SellerPage, now: Stamp) -> Option<AnyView> {
     if data.is_continued {
         return None;
     }
     let newest = &data.rows.first()?.record;
-    let calls = data.rows.iter().filter(|row| row.record.state == State::DispatchUnknown).count();
-    let link = if newest.state == State::FailedFinal {
-        String::new()
-    } else if newest.expires_at > now {
-        format!(" Its link can work until {} UTC.", newest.expires_at.clock())
-    } else {
-        " Its link has run out.".to_owned()
+    let in_doubt = data.rows.iter().filter(|row| row.record.state == State::DispatchUnknown).count();
+    let link = match newest.state {
+        State::FailedFinal | State::Expired => ().into_any(),
+        _ if newest.expires_at > now => {
+            view! { " Its link can work until "{clock_zone(newest.expires_at, now)}"." }.into_any()
+        }
+        _ => " Its link has run out.".into_any(),
     };
-    let unknown = match calls {
+    let unknown = match in_doubt {
         0 => String::new(),
         n => format!(
             " {} on this page.",
             counted(n as u64, "outcome is unknown", "outcomes are unknown")
         ),
     };
-    Some(format!("Newest request: {}.{link}{unknown}", newest.state))
+    Some(view! { "Newest request: "{newest.state.as_str()}"."{link}{unknown} }.into_any())
 }
 
 /// Consecutive rows of the same window.

@@ -10,6 +10,8 @@ use crate::components::{
 };
 use crate::model::{Frame, Stamp, UnknownPage, UnknownRow};
 
+const SECOND: i64 = 1_000_000;
+
 /// The ambiguity board.
 pub fn unknown(frame: Frame, data: UnknownPage, options: LeptosOptions) -> impl IntoView + use<> {
     let now = frame.now;
@@ -93,17 +95,17 @@ fn figures(data: &UnknownPage, providers: u64, now: Stamp) -> impl IntoView + us
             {stat(
                 if next.is_none() { "stat zero" } else { "stat" }, "eye", None, "Next look-up",
                 next.map_or_else(|| "none".into_any(), |at| {
-                    if at > now { big_span(at.since(now)).into_any() } else { "now".into_any() }
+                    if at.since(now) >= SECOND { big_span(at.since(now)).into_any() } else { "now".into_any() }
                 }),
                 next.map_or_else(
-                    || "no provider here can be read".into_any(),
+                    || if none { "nothing to look up" } else { "no provider here can be read" }.into_any(),
                     |at| view! { "at "{clock(at, now)}" "{zone()} }.into_any(),
                 ),
             )}
             {stat(
                 if soon.is_none() { "stat zero" } else { "stat" }, "expired", None, "Next to expire",
                 soon.map_or_else(|| "none".into_any(), |at| big_span(at.since(now)).into_any()),
-                "expires with one call at most",
+                if soon.is_none() { "nothing to expire" } else { "expires with one call at most" },
             )}
         </dl>
     }

@@ -112,7 +112,9 @@ pub struct AdmissionService {
 
 impl std::fmt::Debug for AdmissionService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdmissionService").field("providers", &self.providers).finish_non_exhaustive()
+        f.debug_struct("AdmissionService")
+            .field("providers", &self.providers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -188,7 +190,9 @@ impl AdmissionService {
         Ok(Admission {
             id: self.entropy.uuid(now),
             content_hash: content_hash(&self.keys, &event, token_id.as_deref()),
-            destination_hash: self.keys.content_hash(&[b"destination_ref", event.destination_ref.as_bytes()]),
+            destination_hash: self
+                .keys
+                .content_hash(&[b"destination_ref", event.destination_ref.as_bytes()]),
             reset_hash: self.keys.content_hash(&[b"reset_ref", event.reset_ref.as_bytes()]),
             event_id: event.event_id,
             idempotency_key: event.idempotency_key,
@@ -299,9 +303,8 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 fn content_hash(keys: &Keys, event: &ParsedEvent, token_id: Option<&str>) -> String {
     let expires_at = event.expires_at.micros().to_be_bytes();
     // A field that is left out differs from every text that it could hold.
-    let given = |field: Option<&str>| -> &'static [u8] {
-        if field.is_some() { b"+" } else { b"-" }
-    };
+    let given =
+        |field: Option<&str>| -> &'static [u8] { if field.is_some() { b"+" } else { b"-" } };
     let (seller, window, token) =
         (event.seller_id.as_deref(), event.request_window.as_deref(), token_id);
     keys.content_hash(&[
@@ -330,12 +333,13 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::entropy::SeededEntropy;
-    use crate::store::Rules;
 
     /// What the next call does.
     enum Step {
         /// Commits, and says so or not.
-        Commit { is_acknowledged: bool },
+        Commit {
+            is_acknowledged: bool,
+        },
         /// Does not commit.
         Fail(Error),
         Panic,
@@ -407,7 +411,8 @@ mod tests {
         }
     }
 
-    const EVENT: &[u8] = br#"{"event_id":"ev-1","idempotency_key":"key-1","destination_ref":"dest-1",
+    const EVENT: &[u8] =
+        br#"{"event_id":"ev-1","idempotency_key":"key-1","destination_ref":"dest-1",
         "reset_ref":"rst-1","expires_at":"2026-09-21T14:30:00Z"}"#;
 
     struct Door {
@@ -421,17 +426,19 @@ mod tests {
         let clock = ManualClock::new(Stamp::parse("2026-09-21T14:13:20Z").unwrap());
         let entropy = Arc::new(SeededEntropy::new(7));
         let config = Config::parse("test", "", std::iter::empty()).unwrap();
-        let rules =
-            Rules { policy: config.policy(), facing: HashMap::new(), release_per_second: 1 };
         let env = Env {
             clock: Arc::new(clock.clone()),
             keys: Arc::new(Keys::generate(&*entropy)),
             entropy,
-            rules: Arc::new(rules),
+            rules: Arc::new(crate::node::rules(&config, None)),
         };
         let (book, wakeups) = (Arc::new(book), Wakeups::default());
-        let service =
-            AdmissionService::with(Arc::clone(&book) as Arc<dyn Book>, &env, &config, wakeups.clone());
+        let service = AdmissionService::with(
+            Arc::clone(&book) as Arc<dyn Book>,
+            &env,
+            &config,
+            wakeups.clone(),
+        );
         Door { service, book, clock, wakeups }
     }
 
@@ -548,7 +555,8 @@ mod tests {
             content_hash(&keys, &event, token_id.as_deref())
         };
         let base = r#""destination_ref":"d","reset_ref":"r","expires_at":"2026-09-21T14:30:00Z""#;
-        let event = |more: &str| format!(r#"{{"event_id":"e","idempotency_key":"k",{base}{more}}}"#);
+        let event =
+            |more: &str| format!(r#"{{"event_id":"e","idempotency_key":"k",{base}{more}}}"#);
         let first = hash(&event(""));
         assert_eq!(hash(&event(r#","channel":"sms","purpose":"password_reset""#)), first);
         // Fields that change places are another content.

@@ -56,7 +56,11 @@ const INSTANT_CHARS_MAX: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An id or handle of 1 to `chars_max` of [`ALPHABET`], and `+` where it is allowed.
-    Id { chars_max: usize, has_plus: bool, refuses: Refuses },
+    Id {
+        chars_max: usize,
+        has_plus: bool,
+        refuses: Refuses,
+    },
     /// RFC 3339 with an offset.
     Instant,
     Channel,
@@ -161,7 +165,10 @@ pub const FIELD_CODES: &[(&str, &str)] = &[
     ("too_long", "the text is longer than allowed"),
     ("alphabet", "a character is not of the field's alphabet"),
     ("placeholder", "the text stands for a missing value"),
-    ("raw_destination", "an address or number where an opaque handle belongs; prefix numeric handles"),
+    (
+        "raw_destination",
+        "an address or number where an opaque handle belongs; prefix numeric handles",
+    ),
     ("not_rfc3339", "no RFC 3339 instant with an offset"),
     ("past", "the instant is not in the future"),
     ("too_soon", "the lifetime is shorter than admission.min_lifetime"),
@@ -572,12 +579,17 @@ mod tests {
                 }
                 codes(&event(&also))
             };
-            for value in
-                [7.into(), true.into(), serde_json::Value::Null, serde_json::json!({}), serde_json::json!([])]
-            {
+            for value in [
+                7.into(),
+                true.into(),
+                serde_json::Value::Null,
+                serde_json::json!({}),
+                serde_json::json!([]),
+            ] {
                 assert_eq!(bad(value), [format!("{}:wrong_type", field.name)]);
             }
-            let want = if field.is_required { vec![format!("{}:missing", field.name)] } else { vec![] };
+            let want =
+                if field.is_required { vec![format!("{}:missing", field.name)] } else { vec![] };
             assert_eq!(codes(&event(&[(field.name, None)])), want);
         }
     }
@@ -602,9 +614,15 @@ mod tests {
         assert_eq!(
             codes(bytes),
             [
-                "event_id:empty", "idempotency_key:missing", "destination_ref:missing",
-                "reset_ref:wrong_type", "expires_at:not_rfc3339", "channel:unknown_channel",
-                "?:unknown_field", "alpha:unknown_field", "zeta:unknown_field",
+                "event_id:empty",
+                "idempotency_key:missing",
+                "destination_ref:missing",
+                "reset_ref:wrong_type",
+                "expires_at:not_rfc3339",
+                "channel:unknown_channel",
+                "?:unknown_field",
+                "alpha:unknown_field",
+                "zeta:unknown_field",
             ]
         );
         let twice = br#"{"event_id":"a","event_id":"b"}"#;

@@ -368,13 +368,6 @@ impl Config {
             );
         }
         check_settle(&key("settle"), provider, kind, refuse);
-        if provider.idempotent && provider.replay_window().is_none() {
-            refuse(
-                &key("window"),
-                "is missing, and idempotent = true needs it: a repeat after the window sends again",
-                "set it to how long the provider knows a key, or set idempotent = false",
-            );
-        }
     }
 }
 

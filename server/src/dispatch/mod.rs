@@ -5,6 +5,7 @@
 //! reaper's `dispatch_unknown`; nothing in this module can authorise a second call.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use app::model::{Channel, Stamp, State};
@@ -28,6 +29,8 @@ const QUEUE_MAX: usize = 4_096;
 const GROUP_MAX: usize = 64;
 /// A provider that takes no deadline seriously is left this long after it.
 const OVERRUN: Duration = Duration::from_millis(250);
+/// How often a held dispatcher looks whether the nodes agree again.
+const HELD_POLL: Duration = Duration::from_secs(1);
 /// Between two tries to write how a call ended.
 const RECORD_AGAIN: Duration = Duration::from_millis(200);
 /// A provider's pause without a time of its own: 1 s.
@@ -53,6 +56,8 @@ pub struct Parts {
     pub resolver_timeout: i64,
     /// The sender's name in messages.
     pub sender: String,
+    /// Another configuration is in force: nothing is claimed until the nodes agree.
+    pub is_held: Arc<AtomicBool>,
 }
 
 /// Sends what is due, channel by channel.
@@ -110,6 +115,14 @@ impl Dispatcher {
         };
         let mut failures = 0;
         while !self.stop.is_cancelled() {
+            if p.is_held.load(Ordering::Relaxed) {
+                p.ticker.tick(name);
+                tokio::select! {
+                    () = p.env.clock.sleep(HELD_POLL) => {}
+                    () = self.stop.cancelled() => {}
+                }
+                continue;
+            }
             let Some(first) = self.seat(&room).await else { return };
             let mut seats = vec![first];
             while let Ok(seat) = Arc::clone(&room).try_acquire_owned() {
@@ -346,7 +359,8 @@ impl Dispatcher {
                 Ok(state) => {
                     metrics::counter!("sendonce_settlements_total", "state" => state.as_str())
                         .increment(1);
-                    if state == State::Accepted {
+                    // Both may be claimed again: at once, or when a replay is due.
+                    if matches!(state, State::Accepted | State::DispatchUnknown) {
                         p.wakeups.dispatch(channel);
                     }
                     p.wakeups.reads();

@@ -184,14 +184,19 @@ impl Step {
     /// open, it was read first where it can be read, and the budget of replays has some left.
     fn can_replay(&self, ctx: &Ctx<'_>) -> bool {
         let r = &self.record;
-        let (Some(window), Some(started)) = (ctx.facing.replay_window, r.attempt_started_at) else {
-            return false;
-        };
-        ctx.now < started.plus(window - ctx.policy.call_timeout)
+        ctx.now < self.window_ends(ctx)
             && (!ctx.facing.is_readable || r.reads > 0)
             && r.replays < ctx.policy.replays_max
             && r.attempt > 0
             && r.held.is_none()
+    }
+
+    /// From here on a repeated key might send again; the beginning of time where it always might.
+    fn window_ends(&self, ctx: &Ctx<'_>) -> Stamp {
+        match (ctx.facing.replay_window, self.record.attempt_started_at) {
+            (Some(window), Some(started)) => started.plus(window - ctx.policy.call_timeout),
+            _ => Stamp::from_micros(i64::MIN),
+        }
     }
 
     fn take(&mut self, owner: &str, lease_until: Stamp, is_replay: bool) {
@@ -559,8 +564,12 @@ impl Step {
     }
 
     pub(super) fn plan_replay(&mut self, ctx: &Ctx<'_>) {
-        let replay_at = (self.record.state == State::DispatchUnknown && self.can_replay(ctx))
-            .then(|| ctx.now.plus(ctx.backoff(self.record.replays + self.record.stumbles)));
+        let at = ctx.now.plus(ctx.backoff(self.record.replays + self.record.stumbles));
+        // Not planned where it could not be made any more.
+        let ends = self.record.last_call_at(ctx.policy.margin).min(self.window_ends(ctx));
+        let replay_at =
+            (self.record.state == State::DispatchUnknown && self.can_replay(ctx) && at < ends)
+                .then_some(at);
         self.record.replay_at = replay_at;
     }
 

@@ -6,6 +6,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
@@ -14,7 +15,6 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post, put};
-use axum::Router;
 use futures::FutureExt as _;
 use serde::Serialize;
 use serde_json::json;
@@ -91,15 +91,20 @@ pub fn api_router(state: ApiState) -> Router {
 
 /// Around every handler: request id and span, the net, and what every answer carries.
 async fn guard(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    request_id::observe(state.clock.as_ref(), state.entropy.as_ref(), request, |request| async move {
-        let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-        let mut response =
-            answer.unwrap_or_else(|_| Problem::internal("a handler panicked").into_response());
-        let headers = response.headers_mut();
-        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        response
-    })
+    request_id::observe(
+        state.clock.as_ref(),
+        state.entropy.as_ref(),
+        request,
+        |request| async move {
+            let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+            let mut response =
+                answer.unwrap_or_else(|_| Problem::internal("a handler panicked").into_response());
+            let headers = response.headers_mut();
+            headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+            headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            response
+        },
+    )
     .await
 }
 
@@ -116,7 +121,9 @@ pub(super) fn answer(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => {
             let mut response = (status, Body::from(bytes)).into_response();
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
         }
         Err(error) => Problem::internal(error).into_response(),
@@ -131,7 +138,10 @@ fn document(value: &serde_json::Value) -> Response {
 }
 
 /// A body within the limit of requests that are no events.
-pub(super) async fn small_body(request: Request, clock: &dyn Clock) -> Result<bytes::Bytes, Problem> {
+pub(super) async fn small_body(
+    request: Request,
+    clock: &dyn Clock,
+) -> Result<bytes::Bytes, Problem> {
     body::read(request, REQUEST_BYTES_MAX, clock).await.map_err(|error| match error {
         BodyError::TooLarge => Problem::RequestTooLarge,
         BodyError::TooSlow => Problem::RequestTimeout,
@@ -168,11 +178,16 @@ impl ApiState {
 
 async fn admit(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
     let headers = request.headers().clone();
-    let bytes = body::read(request, EVENT_BYTES_MAX, state.clock.as_ref()).await.map_err(|error| match error {
-        BodyError::TooLarge => Problem::EventTooLarge,
-        BodyError::TooSlow => Problem::RequestTimeout,
-        BodyError::Broken => Problem::InvalidEvent(vec![FieldError::new("body", "not_json")]),
-    })?;
+    let bytes =
+        body::read(request, EVENT_BYTES_MAX, state.clock.as_ref()).await.map_err(|error| {
+            match error {
+                BodyError::TooLarge => Problem::EventTooLarge,
+                BodyError::TooSlow => Problem::RequestTimeout,
+                BodyError::Broken => {
+                    Problem::InvalidEvent(vec![FieldError::new("body", "not_json")])
+                }
+            }
+        })?;
     let client = state.authorise(&headers, "admit").await.map_err(|problem| match problem {
         // This call has one word for "ask again", whatever could not be asked.
         Problem::Unavailable { source, .. } => {
@@ -203,7 +218,11 @@ async fn admit(State(state): State<ApiState>, request: Request) -> Result<Respon
     }
 }
 
-async fn find(State(state): State<ApiState>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+async fn find(
+    State(state): State<ApiState>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     state.authorise(&headers, "status").await?;
     let event_id = event_id_of(&uri)?;
     // What is no id was never admitted; it is not even asked for.
@@ -291,7 +310,11 @@ async fn timeline(
         .ok_or(Problem::NotificationNotFound)
 }
 
-async fn cancel(State(state): State<ApiState>, id: PathId, request: Request) -> Result<Response, Problem> {
+async fn cancel(
+    State(state): State<ApiState>,
+    id: PathId,
+    request: Request,
+) -> Result<Response, Problem> {
     let headers = request.headers().clone();
     let bytes = small_body(request, state.clock.as_ref()).await?;
     let client = state.authorise(&headers, "cancel").await?;
@@ -321,8 +344,12 @@ mod tests {
         let known = |id: &str| our_id(Ok(Path(id.to_owned()))).is_some();
         assert!(known("0193a5b0-7c1e-7d3f-8a2b-123456789012"));
         for bad in [
-            "", "nope", "0193A5B0-7C1E-7D3F-8A2B-123456789012", "0193a5b07c1e7d3f8a2b123456789012",
-            "0193a5b0-7c1e-7d3f-8a2b-12345678901é", "------------------------------------",
+            "",
+            "nope",
+            "0193A5B0-7C1E-7D3F-8A2B-123456789012",
+            "0193a5b07c1e7d3f8a2b123456789012",
+            "0193a5b0-7c1e-7d3f-8a2b-12345678901é",
+            "------------------------------------",
             "0193a5b0-7c1e-7d3f-8a2b-1234567890123",
         ] {
             assert!(!known(bad), "{bad}");
@@ -334,7 +361,9 @@ mod tests {
         let of = |query: &str| event_id_of(&format!("/v1/events?{query}").parse().unwrap());
         assert_eq!(of("event_id=ev-1").unwrap(), "ev-1");
         assert_eq!(of("event_id=ev%2D1").unwrap(), "ev-1");
-        for bad in ["", "event_id=a&event_id=b", "event_id=a&state=sent", "state=sent", "EVENT_ID=a"] {
+        for bad in
+            ["", "event_id=a&event_id=b", "event_id=a&state=sent", "state=sent", "EVENT_ID=a"]
+        {
             assert!(matches!(of(bad), Err(Problem::InvalidRequest(_))), "{bad}");
         }
     }

@@ -107,7 +107,8 @@ fn presented(headers: &HeaderMap) -> Option<(&str, &str)> {
         return None;
     }
     let (id, secret) = key.trim().strip_prefix("so_")?.split_once('_')?;
-    let is_id = (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(|c| c.is_ascii_alphanumeric());
+    let is_id =
+        (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(|c| c.is_ascii_alphanumeric());
     (is_id && secret.len() == SECRET_BYTES * 2).then_some((id, secret))
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// So much of a body that is too large is still read, and dropped. A connection that is closed with
 /// bytes unread is reset, and the client may lose the answer that tells it why.
-const DRAIN_BYTES_MAX: usize = 1 << 20;
+const DRAIN_BYTES_MAX: usize = 8 << 20;
 
 /// Why a body could not be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,11 @@ pub enum BodyError {
 ///
 /// # Errors
 /// [`BodyError`]. What `Content-Length` promises is believed before a byte is read.
-pub async fn read(request: Request, bytes_max: usize, clock: &dyn Clock) -> Result<Bytes, BodyError> {
+pub async fn read(
+    request: Request,
+    bytes_max: usize,
+    clock: &dyn Clock,
+) -> Result<Bytes, BodyError> {
     let (parts, body) = request.into_parts();
     let promised = parts
         .headers
@@ -55,9 +59,8 @@ async fn collect(mut body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
     let mut whole = BytesMut::new();
     let mut total = 0_usize;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| {
-            if total > bytes_max { BodyError::TooLarge } else { BodyError::Broken }
-        })?;
+        let frame = frame
+            .map_err(|_| if total > bytes_max { BodyError::TooLarge } else { BodyError::Broken })?;
         let Ok(data) = frame.into_data() else { continue };
         total = total.saturating_add(data.len());
         if total > DRAIN_BYTES_MAX {

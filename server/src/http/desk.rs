@@ -11,8 +11,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use leptos::prelude::IntoAny as _;
 
+use super::api::settled;
 use super::ui::{Form, Trouble, Visit};
 use super::{render, search};
+use crate::store;
 use crate::text::looks_like_personal_data;
 
 /// As the form has it.
@@ -22,6 +24,9 @@ const REASON_CHARS_MAX: usize = 500;
 const REVIEW_WITHIN: i64 = 366 * 86_400_000_000;
 
 const FIELDS: &[&str] = &["act", "scope", "reason", "review_at", "confirm"];
+
+/// The key was used before.
+const REPEATED: &str = "repeated";
 
 const STALE: &str = "This form was out of date and nothing was done. It has been reloaded with what you typed: check \
                      what is frozen, then send it again.";
@@ -37,7 +42,8 @@ pub(super) async fn show(visit: &Visit<'_>) -> Result<Response, Trouble> {
 /// `POST /freeze` with a token that is not this session's.
 pub(super) async fn stale(visit: &Visit<'_>, form: &Form) -> Result<Response, Trouble> {
     let data = read(visit).await?;
-    let form = FormState { problem: Some(STALE.to_owned()), typed: typed(form), ..FormState::default() };
+    let form =
+        FormState { problem: Some(STALE.to_owned()), typed: typed(form), ..FormState::default() };
     Ok(page(visit, StatusCode::FORBIDDEN, data, form))
 }
 
@@ -47,24 +53,30 @@ pub(super) async fn act(visit: &Visit<'_>, form: &Form) -> Result<Response, Trou
     let wanted = match Wanted::read(form, &data, visit.asked.now) {
         Ok(wanted) => wanted,
         Err(fields) => {
-            let state = FormState { problem: Some(REFUSED.to_owned()), fields, typed: typed(form), notice: None };
+            let state = FormState {
+                problem: Some(REFUSED.to_owned()),
+                fields,
+                typed: typed(form),
+                notice: None,
+            };
             return Ok(page(visit, StatusCode::UNPROCESSABLE_ENTITY, data, state));
         }
     };
-    if !visit.store().use_action_key(&wanted.action_key).await? {
-        return Ok(render::see_other("/freeze?done=repeated"));
-    }
-    let actor = visit.visitor.actor();
-    let wakeups = &visit.state.parts.wakeups;
-    let done = if wanted.is_freeze {
-        let frozen =
-            visit.store().freeze(&wanted.scope, &actor, &wanted.reason, wanted.review_at).await?;
-        wakeups.changed();
-        if frozen.is_repeat { "already" } else { "frozen" }
-    } else {
-        let was_frozen = visit.store().unfreeze(&wanted.scope, &actor, &wanted.reason).await?;
-        wakeups.all();
-        if was_frozen { "reopened" } else { "was_open" }
+    let done = match wanted.carry_out(visit).await {
+        Ok(done) => done,
+        Err(error) => {
+            // This is the brake: what was typed must not be lost because the database stumbled. The page that
+            // comes back carries a new key, and shows what is in force, whatever became of the commit.
+            let problem = format!(
+                "The database did not answer as it should (error id {}). What is shown here is in force; if it is not \
+                 what you want, send the form again.",
+                visit.state.report(visit.asked.route, &error)
+            );
+            let data = read(visit).await?;
+            let state =
+                FormState { problem: Some(problem), typed: typed(form), ..FormState::default() };
+            return Ok(page(visit, StatusCode::SERVICE_UNAVAILABLE, data, state));
+        }
     };
     let scope = app::model::percent_encoded(&wanted.scope);
     Ok(render::see_other(&format!("/freeze?done={done}&scope={scope}")))
@@ -102,10 +114,36 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// Does it, once for its key, and gives the word for what happened.
+    async fn carry_out(&self, visit: &Visit<'_>) -> Result<&'static str, store::Error> {
+        let store = visit.store();
+        if !settled(|| store.use_action_key(&self.action_key)).await? {
+            return Ok(REPEATED);
+        }
+        let actor = visit.visitor.actor();
+        let wakeups = &visit.state.parts.wakeups;
+        if self.is_freeze {
+            let frozen =
+                settled(|| store.freeze(&self.scope, &actor, &self.reason, self.review_at)).await?;
+            wakeups.changed();
+            Ok(if frozen.is_repeat { "already" } else { "frozen" })
+        } else {
+            let was_frozen = settled(|| store.unfreeze(&self.scope, &actor, &self.reason)).await?;
+            wakeups.all();
+            Ok(if was_frozen { "reopened" } else { "was_open" })
+        }
+    }
+
     fn read(form: &Form, data: &FreezePage, now: Stamp) -> Result<Self, Vec<(String, String)>> {
         let mut problems: Vec<(String, String)> = Vec::new();
-        let mut problem = |field: &str, text: &str| problems.push((field.to_owned(), text.to_owned()));
-        let is_freeze = form.get("act") != "reopen";
+        let mut problem =
+            |field: &str, text: &str| problems.push((field.to_owned(), text.to_owned()));
+        let is_freeze = match form.get("act") {
+            "freeze" => true,
+            "reopen" => false,
+            // Not one of our forms: nothing is guessed.
+            _ => return Err(vec![("scope".to_owned(), "Choose what to freeze.".to_owned())]),
+        };
         let scope = form.get("scope").to_owned();
         let is_active = data.active.iter().any(|view| view.freeze.scope == scope);
         // A provider that is not configured any more can still be reopened, not frozen.
@@ -133,7 +171,9 @@ impl Wanted {
             match review_at {
                 None => problem("review_at", "Write it as 2026-03-14T03:00, in UTC."),
                 Some(at) if at <= now => problem("review_at", "This time has passed."),
-                Some(at) if at.since(now) > REVIEW_WITHIN => problem("review_at", "Choose a time within a year."),
+                Some(at) if at.since(now) > REVIEW_WITHIN => {
+                    problem("review_at", "Choose a time within a year.")
+                }
                 Some(_) => {}
             }
         }
@@ -142,7 +182,9 @@ impl Wanted {
         }
         let action_key = form.get("action_key").to_owned();
         let is_key = (16..=256).contains(&action_key.len())
-            && action_key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+            && action_key
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         if problems.is_empty() && !is_key {
             problems.push(("action_key".to_owned(), "Send this form again.".to_owned()));
         }
@@ -157,10 +199,14 @@ impl Wanted {
 /// What was done, in a sentence of ours: of the address only a code and a known scope are used.
 fn notice(visit: &Visit<'_>, data: &FreezePage) -> Option<String> {
     let query = visit.asked.query();
-    let field = |name: &str| query.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value.as_str());
+    let field = |name: &str| {
+        query.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value.as_str())
+    };
     let done = field("done");
-    if done == "repeated" {
-        return Some("This form was sent before; it acts once. What is in force is shown below.".to_owned());
+    if done == REPEATED {
+        return Some(
+            "This form was sent before; it acts once. What is in force is shown below.".to_owned(),
+        );
     }
     let scope = field("scope");
     let active = data.active.iter().find(|view| view.freeze.scope == scope);
@@ -182,7 +228,9 @@ fn notice(visit: &Visit<'_>, data: &FreezePage) -> Option<String> {
             "{words} was frozen already, by {}. The first reason stays.",
             view.freeze.actor
         )),
-        ("reopened", None) => Some(format!("Reopened: {words}. What waited is released at its pace.")),
+        ("reopened", None) => {
+            Some(format!("Reopened: {words}. What waited is released at its pace."))
+        }
         ("was_open", None) => Some(format!("{words} was not frozen any more.")),
         // Somebody has changed it since: the page shows what is in force.
         _ => None,

@@ -23,7 +23,10 @@ pub const REASON_CHARS_MAX: usize = 500;
 pub const REASON_CODES: &[&str] = &["personal_data", "control_character"];
 
 /// Freezes in force.
-pub(super) async fn list(State(state): State<ApiState>, headers: HeaderMap) -> Result<Response, Problem> {
+pub(super) async fn list(
+    State(state): State<ApiState>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     state.authorise(&headers, "freeze").await?;
     let freezes = state.store.freezes().await?;
     Ok(answer(StatusCode::OK, &json!({ "freezes": freezes })))
@@ -136,14 +139,20 @@ mod tests {
         let now = Stamp::parse("2026-09-21T14:13:20Z").unwrap();
         let codes = |body: &str| match parse(body.as_bytes(), now) {
             Ok(_) => String::new(),
-            Err(errors) => {
-                errors.iter().map(|e| format!("{}:{}", e.field, e.code)).collect::<Vec<_>>().join(" ")
-            }
+            Err(errors) => errors
+                .iter()
+                .map(|e| format!("{}:{}", e.field, e.code))
+                .collect::<Vec<_>>()
+                .join(" "),
         };
         let long = |n: usize| format!(r#"{{"reason":"{}"}}"#, "é".repeat(n));
         let table = [
             (r#"{"reason":"check"}"#.to_owned(), ""),
-            (r#"{"reason":"  provider outage INC-2291 ","review_at":"2026-09-21T14:13:21Z"}"#.to_owned(), ""),
+            (
+                r#"{"reason":"  provider outage INC-2291 ","review_at":"2026-09-21T14:13:21Z"}"#
+                    .to_owned(),
+                "",
+            ),
             (long(500), ""),
             (long(501), "reason:too_long"),
             ("{}".to_owned(), "reason:missing"),

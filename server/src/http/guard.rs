@@ -123,7 +123,10 @@ pub fn admit(needs: Needs, role: Option<Role>) -> Gate {
 pub fn is_same_origin(headers: &HeaderMap, public_url: &str) -> bool {
     let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
     if headers.contains_key("sec-fetch-site") {
-        return matches!(text(header::HeaderName::from_static("sec-fetch-site")), Some("same-origin" | "none"));
+        return matches!(
+            text(header::HeaderName::from_static("sec-fetch-site")),
+            Some("same-origin" | "none")
+        );
     }
     if !headers.contains_key(header::ORIGIN) {
         return true;
@@ -133,8 +136,10 @@ pub fn is_same_origin(headers: &HeaderMap, public_url: &str) -> bool {
         return true;
     }
     let Ok(origin) = url::Url::parse(origin) else { return false };
-    let is_public = url::Url::parse(public_url).is_ok_and(|public| public.origin() == origin.origin());
-    let asked = text(header::HOST).and_then(|host| url::Url::parse(&format!("{}://{host}", origin.scheme())).ok());
+    let is_public =
+        url::Url::parse(public_url).is_ok_and(|public| public.origin() == origin.origin());
+    let asked = text(header::HOST)
+        .and_then(|host| url::Url::parse(&format!("{}://{host}", origin.scheme())).ok());
     is_public || asked.is_some_and(|asked| asked.origin() == origin.origin())
 }
 
@@ -169,13 +174,34 @@ mod tests {
 
     #[test]
     fn only_our_own_paths_are_returned_to() {
-        for path in ["/", "/events", "/events?q=state:sent&cursor=a%2Fb", "/events/1#fact-3", "/sellers/a:b"] {
+        for path in [
+            "/",
+            "/events",
+            "/events?q=state:sent&cursor=a%2Fb",
+            "/events/1#fact-3",
+            "/sellers/a:b",
+        ] {
             assert_eq!(local_path(path), path);
         }
         for path in [
-            "", "events", "//evil.example", "/\\evil.example", "\\\\evil.example", "https://evil.example",
-            "javascript:alert(1)", "/\t/evil.example", "/\n/evil.example", " /events", "/a b", "/é",
-            "/events\\..\\x", "/login", "/login?next=/login", "/logout", "/live?topic=events", "/..//evil.example",
+            "",
+            "events",
+            "//evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            " /events",
+            "/a b",
+            "/é",
+            "/events\\..\\x",
+            "/login",
+            "/login?next=/login",
+            "/logout",
+            "/live?topic=events",
+            "/..//evil.example",
         ] {
             assert_eq!(local_path(path), "/", "{path:?}");
         }
@@ -219,13 +245,17 @@ mod tests {
     #[test]
     fn an_empty_token_is_never_the_right_one() {
         assert!(is_fresh("a", "a"));
-        assert!(!is_fresh("", "") && !is_fresh("", "a") && !is_fresh("b", "a") && !is_fresh("aa", "a"));
+        assert!(
+            !is_fresh("", "") && !is_fresh("", "a") && !is_fresh("b", "a") && !is_fresh("aa", "a")
+        );
     }
 
     #[test]
     fn every_route_is_in_the_table_once() {
         for (at, route) in ROUTES.iter().enumerate() {
-            let twice = ROUTES[..at].iter().any(|other| other.path == route.path && other.verb == route.verb);
+            let twice = ROUTES[..at]
+                .iter()
+                .any(|other| other.path == route.path && other.verb == route.verb);
             assert!(!twice, "{}", route.path);
         }
     }

@@ -91,7 +91,10 @@ impl HealthState {
         Self { store, clock, health, metrics, figures: Arc::default() }
     }
 
-    async fn within<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, &'static str> {
+    async fn within<T>(
+        &self,
+        question: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, &'static str> {
         tokio::select! {
             result = question => result.map_err(|error| word(&error)),
             () = self.clock.sleep(PATIENCE) => Err("timeout"),
@@ -107,7 +110,11 @@ impl HealthState {
             Err(_) => Err("unknown"),
         };
         let mut checks = vec![
-            ("process".to_owned(), !self.is_draining(), if self.is_draining() { "stopping" } else { "ok" }),
+            (
+                "process".to_owned(),
+                !self.is_draining(),
+                if self.is_draining() { "stopping" } else { "ok" },
+            ),
             ("database".to_owned(), database.is_ok(), database.err().unwrap_or("ok")),
             ("schema".to_owned(), schema.is_ok(), schema.err().unwrap_or("ok")),
         ];
@@ -155,7 +162,9 @@ async fn method_not_allowed() -> Problem {
 }
 
 fn fresh(mut response: Response) -> Response {
-    response.headers_mut().insert(CACHE_CONTROL, "no-store".parse().expect("a plain word is a header value"));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, "no-store".parse().expect("a plain word is a header value"));
     response
 }
 
@@ -187,11 +196,13 @@ async fn scrape(State(state): State<HealthState>) -> Response {
     let Some(handle) = &state.metrics else { return Problem::NotFound.into_response() };
     let now = state.clock.now();
     let kept = state.kept();
-    let is_young = kept.as_ref().is_some_and(|(at, _)| (0..FIGURES_MAX_AGE).contains(&now.since(*at)));
+    let is_young =
+        kept.as_ref().is_some_and(|(at, _)| (0..FIGURES_MAX_AGE).contains(&now.since(*at)));
     let read = if is_young { Err("kept") } else { state.within(state.store.gauges()).await };
     let (gauges, is_up) = match read {
         Ok(gauges) => {
-            *state.figures.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, gauges.clone()));
+            *state.figures.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((now, gauges.clone()));
             (gauges, true)
         }
         // From the last known figures, so that ages go on growing while nobody can look.

@@ -14,9 +14,10 @@ use leptos::prelude::IntoAny as _;
 use zeroize::Zeroizing;
 
 use super::guard::{self, Act};
+use super::render;
 use super::session::{self, Visitor};
 use super::ui::{Asked, Form, Trouble, UiState, Visit, anonymous};
-use super::render;
+use crate::password::canonical_email;
 use crate::store::User;
 
 /// As the form has it.
@@ -25,12 +26,6 @@ const EMAIL_CHARS_MAX: usize = 254;
 const WRONG: &str = "That did not work. Check the email and the password.";
 const STALE: &str = "This page was open for too long. Nothing was done; please sign in again.";
 const BUSY: &str = "Too many people are signing in at once. Try again in a moment.";
-
-/// How an address is kept and looked for.
-#[must_use]
-pub fn canonical_email(text: &str) -> String {
-    text.trim().to_lowercase()
-}
 
 /// The address that failures are counted for. What a proxy says is believed only of a proxy on this machine;
 /// the last entry is the one that it wrote itself.
@@ -70,7 +65,8 @@ pub(super) async fn answer(
         return sign_in(state, asked, form).await;
     }
     let query = asked.query();
-    let field = |name: &str| query.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value);
+    let field =
+        |name: &str| query.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value);
     let next = guard::local_path(field("next"));
     if visitor.is_some() {
         return Ok(render::see_other(next));
@@ -102,17 +98,25 @@ async fn sign_in(state: &UiState, asked: &Asked, form: &Form) -> Result<Response
     let email = canonical_email(form.get("email"));
     let again = |status, problem: &str| {
         let email = form.get("email").chars().take(EMAIL_CHARS_MAX).collect();
-        let page = LoginPage { next: next.to_owned(), email, problem: Some(problem.to_owned()), ..LoginPage::default() };
+        let page = LoginPage {
+            next: next.to_owned(),
+            email,
+            problem: Some(problem.to_owned()),
+            ..LoginPage::default()
+        };
         show(state, asked, status, page)
     };
     if !guard::is_fresh(form.get("csrf"), &anonymous(state, asked).token(&ui.keys)) {
         return Ok(again(StatusCode::FORBIDDEN, STALE));
     }
-    if email.is_empty() || email.chars().count() > EMAIL_CHARS_MAX || form.get("password").is_empty() {
+    if email.is_empty()
+        || email.chars().count() > EMAIL_CHARS_MAX
+        || form.get("password").is_empty()
+    {
         return Ok(again(StatusCode::UNPROCESSABLE_ENTITY, WRONG));
     }
     // Held until the failure is counted: many guesses at once must not all pass the same look at the throttle.
-    let Ok(turn) = ui_turn(state).await else {
+    let Ok(turn) = state.passwords.turn().await else {
         return Ok(again(StatusCode::SERVICE_UNAVAILABLE, BUSY));
     };
     let mut subjects = vec![ui.keys.content_hash(&[b"sign-in account", email.as_bytes()])];
@@ -144,10 +148,6 @@ async fn sign_in(state: &UiState, asked: &Asked, form: &Form) -> Result<Response
     ui.store.note(FactKind::Operator, &format!("operator:{}", user.id), detail).await?;
     session::sign_in(&asked.session, user, &ui.keys, ui.entropy.as_ref(), asked.now).await?;
     Ok(render::see_other(next))
-}
-
-async fn ui_turn(state: &UiState) -> Result<crate::password::Turn, crate::password::PasswordError> {
-    state.passwords.turn().await
 }
 
 /// The account, by the address in lower case or else exactly as typed. Both are always read where they differ,

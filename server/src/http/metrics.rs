@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use app::model::Stamp;
+use app::model::{CallOutcome, Stamp, State};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 
 use super::{api, webhooks};
@@ -13,10 +13,12 @@ use crate::admission;
 use crate::store::Gauges;
 
 /// The labels that a metric may carry.
-pub const LABELS: &[&str] = &["channel", "provider", "state", "reason", "outcome", "loop", "version"];
+pub const LABELS: &[&str] =
+    &["channel", "provider", "state", "reason", "outcome", "loop", "version"];
 
 /// Upper bounds of histograms, in seconds: from one commit to the longest call.
-const BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const BUCKETS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 const EVENTS: &str = "sendonce_events";
 const OLDEST_DUE: &str = "sendonce_oldest_due_age_seconds";
@@ -29,11 +31,23 @@ const BUILD_INFO: &str = "sendonce_build_info";
 const DUPLICATE_EVIDENCE: &str = "sendonce_duplicate_evidence_total";
 const DATABASE_UP: &str = "sendonce_database_up";
 
+// Counted by the loops.
+const CALLS: &str = "sendonce_calls_total";
+const CALL_OUTCOMES: &str = "sendonce_call_outcomes_total";
+const SETTLEMENTS: &str = "sendonce_settlements_total";
+const MARKERS_REFUSED: &str = "sendonce_markers_refused_total";
+const LOOKUPS: &str = "sendonce_lookups_total";
+const EXPIRED: &str = "sendonce_expired_total";
+const LEASES_LOST: &str = "sendonce_leases_lost_total";
+const LOOP_RESTARTS: &str = "sendonce_loop_restarts_total";
+
 /// Makes this process's recorder, and every series at 0: a rate over nothing is then 0 and not "no data".
 ///
 /// # Errors
 /// When a recorder was installed before.
-pub fn install<'a>(providers: impl IntoIterator<Item = &'a str>) -> Result<PrometheusHandle, BuildError> {
+pub fn install<'a>(
+    providers: impl IntoIterator<Item = &'a str>,
+) -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new().set_buckets(BUCKETS)?.install_recorder()?;
     describe();
     for outcome in admission::OUTCOMES {
@@ -43,12 +57,23 @@ pub fn install<'a>(providers: impl IntoIterator<Item = &'a str>) -> Result<Prome
         metrics::counter!(api::READS, "outcome" => *outcome).absolute(0);
     }
     for provider in providers {
-        for outcome in webhooks::OUTCOMES {
+        metrics::counter!(CALLS, "provider" => provider.to_owned()).absolute(0);
+        let outcomes = webhooks::OUTCOMES.iter().map(|outcome| (webhooks::COUNTER, *outcome));
+        let outcomes = outcomes
+            .chain(CallOutcome::ALL.iter().map(|outcome| (CALL_OUTCOMES, outcome.as_str())))
+            .chain(["found", "absent", "cannot_tell"].map(|outcome| (LOOKUPS, outcome)));
+        for (name, outcome) in outcomes {
             let provider = provider.to_owned();
-            metrics::counter!(webhooks::COUNTER, "provider" => provider, "outcome" => *outcome).absolute(0);
+            metrics::counter!(name, "provider" => provider, "outcome" => outcome).absolute(0);
         }
     }
-    metrics::counter!(DUPLICATE_EVIDENCE).absolute(0);
+    for state in State::ALL {
+        metrics::counter!(SETTLEMENTS, "state" => state.as_str()).absolute(0);
+        metrics::counter!(MARKERS_REFUSED, "state" => state.as_str()).absolute(0);
+    }
+    for name in [DUPLICATE_EVIDENCE, EXPIRED, LEASES_LOST] {
+        metrics::counter!(name).absolute(0);
+    }
     metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     Ok(handle)
 }
@@ -58,16 +83,39 @@ fn describe() {
     describe_counter!(admission::COUNTER, "Answers to admissions, by outcome.");
     describe_counter!(api::READS, "Records and timelines that API clients looked up.");
     describe_counter!(webhooks::COUNTER, "Receipts of providers, and callbacks that were refused.");
-    describe_counter!(DUPLICATE_EVIDENCE, "Evidence about an attempt after a later call had started: must stay 0.");
+    describe_counter!(
+        DUPLICATE_EVIDENCE,
+        "Evidence about an attempt after a later call had started: must stay 0."
+    );
+    describe_counter!(CALLS, "Calls: requests that send, counted when their marker committed.");
+    describe_counter!(CALL_OUTCOMES, "How calls ended.");
+    describe_counter!(
+        SETTLEMENTS,
+        "Ends of calls that were written, by the state that came of them."
+    );
+    describe_counter!(MARKERS_REFUSED, "Markers that said no, by the state that came of it.");
+    describe_counter!(LOOKUPS, "Reads of providers, by their answer.");
+    describe_counter!(EXPIRED, "Events whose time ran out.");
+    describe_counter!(LEASES_LOST, "Leases that ended without their owner.");
+    describe_counter!(LOOP_RESTARTS, "How often a loop had to be started again.");
     describe_gauge!(EVENTS, "Events that are still open, by state.");
-    describe_gauge!(OLDEST_DUE, "Age of the oldest event that could be claimed now, since it was due.");
-    describe_gauge!(OLDEST_BACKING_OFF, "Age of the oldest event that waits before its next attempt.");
+    describe_gauge!(
+        OLDEST_DUE,
+        "Age of the oldest event that could be claimed now, since it was due."
+    );
+    describe_gauge!(
+        OLDEST_BACKING_OFF,
+        "Age of the oldest event that waits before its next attempt."
+    );
     describe_gauge!(OLDEST_FROZEN, "Age of the oldest event that a freeze holds back.");
     describe_gauge!(OLDEST_UNKNOWN, "Age of the oldest event whose outcome is unknown.");
     describe_gauge!(FROZEN, "1 while any freeze is in force.");
     describe_gauge!(LAST_TICK, "When each loop of this process last went round.");
     describe_gauge!(BUILD_INFO, "1, with the version.");
-    describe_gauge!(DATABASE_UP, "Whether the figures could be read at this scrape; ages go on from the last ones.");
+    describe_gauge!(
+        DATABASE_UP,
+        "Whether the figures could be read at this scrape; ages go on from the last ones."
+    );
 }
 
 /// Fills the gauges for one scrape.
@@ -96,9 +144,10 @@ pub(super) fn fill(gauges: &Gauges, now: Stamp, is_up: bool) {
 /// When a loop last went round.
 pub(super) fn ticked(name: &'static str, at: Stamp) {
     metrics::gauge!(LAST_TICK, "loop" => name).set(seconds(at.micros()));
+    metrics::counter!(LOOP_RESTARTS, "loop" => name).increment(0);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures on a page; counts stay far below 2^53")]
+/// Counts stay far below 2^53.
 fn number(count: u64) -> f64 {
     count as f64
 }

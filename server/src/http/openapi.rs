@@ -84,11 +84,14 @@ fn document(about: &str) -> Value {
 
 /// The document.
 #[must_use]
-#[expect(clippy::too_many_lines, reason = "one table, read from top to bottom")]
 pub fn document_of(public_url: &str) -> Value {
     let record = || json_answer("The record.", reference("Record"));
     let id = || {
-        in_path("id", "The record's id.", json!({ "type": "string", "minLength": 1, "maxLength": 128 }))
+        in_path(
+            "id",
+            "The record's id.",
+            json!({ "type": "string", "minLength": 1, "maxLength": 128 }),
+        )
     };
     let scope = || {
         in_path(
@@ -103,10 +106,12 @@ pub fn document_of(public_url: &str) -> Value {
         "schema": { "type": "string", "const": "true" },
     } });
     let body = &["request_timeout", "unsupported_media_type"][..];
-    let mut find = operation("findEvent", "The record of an event", Some("status"), answers(
-        &[("200", record())],
-        &[&["invalid_request", "notification_not_found"], KEYED],
-    ));
+    let mut find = operation(
+        "findEvent",
+        "The record of an event",
+        Some("status"),
+        answers(&[("200", record())], &[&["invalid_request", "notification_not_found"], KEYED]),
+    );
     find["parameters"] = json!([{
         "name": "event_id", "in": "query", "required": true,
         "description": "The caller's id, also of an event that converged on another.",

@@ -21,7 +21,9 @@ pub enum Problem {
     /// No key, or none that is known.
     Unauthorized,
     /// The key lacks this scope.
-    Forbidden { scope: &'static str },
+    Forbidden {
+        scope: &'static str,
+    },
     /// The event breaks its rules.
     InvalidEvent(Vec<FieldError>),
     /// Another request than an event breaks its rules.
@@ -45,11 +47,18 @@ pub enum Problem {
     /// A callback that is not what its provider sends.
     CallbackMalformed,
     /// Whether the event was admitted is not known.
-    AdmissionUnavailable { retry_after_s: u32 },
+    AdmissionUnavailable {
+        retry_after_s: u32,
+    },
     /// The database cannot be asked now; the same request may succeed soon.
-    Unavailable { retry_after_s: u32, source: Option<store::Error> },
+    Unavailable {
+        retry_after_s: u32,
+        source: Option<store::Error>,
+    },
     /// A fault of ours.
-    Internal { source: Option<Box<dyn std::error::Error + Send + Sync>> },
+    Internal {
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
 }
 
 /// The codes of 409 that admission answers.
@@ -157,9 +166,8 @@ impl Problem {
 
     const fn retry_after_s(&self) -> Option<u32> {
         match self {
-            Self::AdmissionUnavailable { retry_after_s } | Self::Unavailable { retry_after_s, .. } => {
-                Some(*retry_after_s)
-            }
+            Self::AdmissionUnavailable { retry_after_s }
+            | Self::Unavailable { retry_after_s, .. } => Some(*retry_after_s),
             _ => None,
         }
     }
@@ -181,9 +189,15 @@ impl Problem {
 
 impl From<store::Error> for Problem {
     fn from(error: store::Error) -> Self {
-        // A guarded write that met another state: whoever was first is done by the next try.
-        let is_race = matches!(error, store::Error::RowsAffected { .. } | store::Error::Conflict { .. });
-        if error.is_transient() || is_race {
+        // A guarded write that met another state: whoever was first is done by the next try. A record of
+        // a newer release: another process answers for it.
+        let is_passing = matches!(
+            error,
+            store::Error::RowsAffected { .. }
+                | store::Error::Conflict { .. }
+                | store::Error::NotUnderstood { .. }
+        );
+        if error.is_transient() || is_passing {
             Self::Unavailable { retry_after_s: RETRY_AFTER_S, source: Some(error) }
         } else {
             Self::internal(error)
@@ -198,7 +212,9 @@ impl IntoResponse for Problem {
         let (status, title) = CODES
             .iter()
             .find(|(known, ..)| *known == code)
-            .map_or((500, "Something went wrong on our side"), |(_, status, title)| (*status, *title));
+            .map_or((500, "Something went wrong on our side"), |(_, status, title)| {
+                (*status, *title)
+            });
         let body = Body {
             r#type: format!("urn:sendonce:problem:{code}"),
             title,

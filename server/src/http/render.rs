@@ -48,7 +48,8 @@ pub fn refusal(
     refusal: &Refusal,
     options: LeptosOptions,
 ) -> Response {
-    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status =
+        StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     page(entropy, status, || match frame {
         Some(frame) => pages::refusal(frame, refusal, options).into_any(),
         None => pages::refusal_signed_out(refusal).into_any(),
@@ -145,6 +146,9 @@ mod tests {
         }
         secure_removal(&mut headers);
         let cookies: Vec<_> = headers.get_all(header::SET_COOKIE).iter().collect();
-        assert_eq!(cookies, ["__Host-a=; Path=/; Max-Age=0; Secure", "__Host-b=1; Secure; Path=/", "c=; Path=/"]);
+        assert_eq!(
+            cookies,
+            ["__Host-a=; Path=/; Max-Age=0; Secure", "__Host-b=1; Secure; Path=/", "c=; Path=/"]
+        );
     }
 }

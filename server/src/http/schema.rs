@@ -31,11 +31,9 @@ fn refused(refuses: Refuses) -> Option<String> {
             let words: Vec<String> = PLACEHOLDERS.iter().map(|word| any_case(word)).collect();
             Some(format!("^({}|[0._:-]+)$", words.join("|")))
         }
-        Refuses::RawDestinations => Some(format!(
-            "^[._:-]*([0-9][._:-]*){{{},{}}}$",
-            RAW_DIGITS.start(),
-            RAW_DIGITS.end()
-        )),
+        Refuses::RawDestinations => {
+            Some(format!("^[._:-]*([0-9][._:-]*){{{},{}}}$", RAW_DIGITS.start(), RAW_DIGITS.end()))
+        }
     }
 }
 
@@ -43,7 +41,8 @@ fn property(field: &Field) -> Value {
     let mut schema = match field.kind {
         Kind::Id { chars_max, has_plus, refuses } => {
             // `+` before the last character, which is a dash of its own.
-            let alphabet = if has_plus { ALPHABET.replace(":-", ":+-") } else { ALPHABET.to_owned() };
+            let alphabet =
+                if has_plus { ALPHABET.replace(":-", ":+-") } else { ALPHABET.to_owned() };
             let mut schema = json!({
                 "type": "string",
                 "minLength": 1,

@@ -88,7 +88,8 @@ impl Sessions {
         let at = |name| instant(record.data.get(name)).unwrap_or(now);
         let idle_to = at(SEEN_AT).plus(self.idle_timeout);
         let expires_at = idle_to.min(at(SIGNED_IN_AT).plus(self.absolute_timeout));
-        let data = serde_json::to_string(&record.data).map_err(|e| SessionError::Encode(e.to_string()))?;
+        let data =
+            serde_json::to_string(&record.data).map_err(|e| SessionError::Encode(e.to_string()))?;
         let user = record.data.get(USER).and_then(Value::as_str);
         self.store.save_session(&hash(&record.id), user, &data, expires_at).await.map_err(backend)
     }

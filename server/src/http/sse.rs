@@ -42,7 +42,9 @@ const RECONNECT: Duration = Duration::from_secs(2);
 pub fn permission_of(topic: &str) -> Option<Permission> {
     let is_id = |id: &str| {
         (1..=128).contains(&id.len())
-            && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-'))
+            && id
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-'))
     };
     match topic {
         "overview" | "events" | "unknown" | "freeze" => Some(Permission::SeeEvents),
@@ -90,7 +92,8 @@ impl Streams {
     /// Opens a stream for somebody who was found to have `may`; 503 when there are too many already.
     pub fn open(&self, visitor: Visitor, topic: &str, may: Permission) -> Response {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            let mut full = render::plain(StatusCode::SERVICE_UNAVAILABLE, "Too many pages follow live.\n");
+            let mut full =
+                render::plain(StatusCode::SERVICE_UNAVAILABLE, "Too many pages follow live.\n");
             full.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
             return full;
         };
@@ -114,7 +117,8 @@ impl Streams {
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         // Some proxies collect an answer before they pass it on unless told otherwise.
-        headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+        headers
+            .insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
         response
     }
 
@@ -208,7 +212,9 @@ mod tests {
         assert_eq!(permission_of("workers"), Some(Permission::SeeHealth));
         assert_eq!(permission_of("event:0193a5b0-7c1e"), Some(Permission::SeeEvents));
         assert_eq!(permission_of("seller:a:b"), Some(Permission::SeeEvents));
-        for topic in ["", "events:", "event:", "seller:", "event:a b", "users", "event:\n", "seller:<x>"] {
+        for topic in
+            ["", "events:", "event:", "seller:", "event:a b", "users", "event:\n", "seller:<x>"]
+        {
             assert_eq!(permission_of(topic), None, "{topic}");
         }
         assert_eq!(permission_of(&format!("event:{}", "x".repeat(129))), None);

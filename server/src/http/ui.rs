@@ -5,25 +5,29 @@
 //! Nothing here logs a query string, a path with somebody's id in it, or a form.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::ops::Deref;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use app::model::{
-    Capped, Detail, EventsPage, FactKind, Frame, ProviderView, Refusal, Role, SellerPage, Stamp, State,
+    Capped, Detail, EventsPage, FactKind, Frame, ProviderView, Refusal, Role, SellerPage, Stamp,
+    State,
 };
 use app::pages;
 use axum::Router;
-use axum::body::to_bytes;
-use axum::extract::{RawPathParams, Request};
+use axum::extract::{ConnectInfo, RawPathParams, Request};
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, on};
+use futures::FutureExt as _;
 use leptos::prelude::{AnyView, IntoAny as _, LeptosOptions};
 use tokio_util::sync::CancellationToken;
 use tower_sessions::Session;
 use zeroize::Zeroize as _;
 
+use super::body::{self, BodyError};
 use super::guard::{self, Act, Gate, ROUTES, Route, Verb};
 use super::problem::Problem;
 use super::session::{self, Anonymous, Sessions, Visitor};
@@ -148,6 +152,8 @@ pub(super) enum Trouble {
     Session(#[from] session::Error),
     #[error("there is no such page")]
     NotFound,
+    #[error("{0}")]
+    Fault(&'static str),
 }
 
 /// A form as it was sent. Wiped when it is dropped: a password may be in it.
@@ -195,40 +201,56 @@ impl Asked {
 
 /// Everything goes through here: where the form comes from, who asks, whether they may, whether the form is of
 /// their session, and only then what they asked for.
-async fn dispatch(state: &UiState, route: &'static Route, params: &RawPathParams, request: Request) -> Response {
+async fn dispatch(
+    state: &UiState,
+    route: &'static Route,
+    params: &RawPathParams,
+    mut request: Request,
+) -> Response {
     if route.act == Act::File {
         return state.site.serve(request).await;
     }
-    let is_ours =
-        route.verb == Verb::Get || guard::is_same_origin(request.headers(), &state.parts.config.server.public_url);
-    if !is_ours {
+    let public_url = &state.parts.config.server.public_url;
+    if route.verb == Verb::Post && !guard::is_same_origin(request.headers(), public_url) {
         return state.refuse(None, &Refusal::StaleForm);
     }
-    let (mut parts, body) = request.into_parts();
-    let Some(session) = parts.extensions.remove::<Session>() else {
-        let missing = store::Error::Inconsistent { table: "sessions", column: "layer", row: String::new() };
-        return state.broken(route, None, &Trouble::Store(missing));
+    let Some(session) = request.extensions_mut().remove::<Session>() else {
+        return state.broken(route, None, &Trouble::Fault("there is no session layer"));
     };
-    let remote = parts.extensions.get::<axum::extract::ConnectInfo<std::net::SocketAddr>>();
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
     let asked = Asked {
         route,
         now: state.parts.clock.now(),
-        remote: login::remote(remote.map(|info| info.0.ip()), &parts.headers),
+        remote: login::remote(peer, request.headers()),
         id: params.iter().next().map_or_else(String::new, |(_, value)| value.to_owned()),
-        uri: parts.uri,
-        headers: parts.headers,
+        uri: request.uri().clone(),
+        headers: request.headers().clone(),
         session,
     };
     let form = match route.verb {
         Verb::Get => Form::default(),
-        Verb::Post => match to_bytes(body, FORM_BYTES_MAX).await {
+        Verb::Post => match body::read(request, FORM_BYTES_MAX, state.parts.clock.as_ref()).await {
             Ok(bytes) => Form(url::form_urlencoded::parse(&bytes).into_owned().collect()),
-            Err(_) => return render::plain(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large.\n"),
+            Err(error) => return unread(error),
         },
     };
-    match answer(state, &asked, &form).await {
-        Ok(response) => response,
-        Err((frame, trouble)) => state.broken(route, frame, &trouble),
+    // A handler that panics costs its own page, with an id like every other fault.
+    match AssertUnwindSafe(answer(state, &asked, &form)).catch_unwind().await {
+        Ok(Ok(response)) => response,
+        Ok(Err((frame, trouble))) => state.broken(route, frame, &trouble),
+        Err(_) => state.broken(route, None, &Trouble::Fault("a handler panicked")),
+    }
+}
+
+fn unread(error: BodyError) -> Response {
+    match error {
+        BodyError::TooLarge => {
+            render::plain(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large.\n")
+        }
+        BodyError::TooSlow => {
+            render::plain(StatusCode::REQUEST_TIMEOUT, "The form did not come in time.\n")
+        }
+        BodyError::Broken => render::plain(StatusCode::BAD_REQUEST, "The form broke off.\n"),
     }
 }
 
@@ -241,13 +263,15 @@ fn bare<E: Into<Trouble>>(error: E) -> (Option<Frame>, Trouble) {
 async fn answer(state: &UiState, asked: &Asked, form: &Form) -> Answer {
     let ui = &state.parts;
     let is_activity = !asked.is_fragment() && asked.route.act != Act::Live;
-    let visitor = session::visitor(&asked.session, ui.store.as_ref(), &ui.keys, asked.now, is_activity)
-        .await
-        .map_err(bare)?;
+    let visitor =
+        session::visitor(&asked.session, ui.store.as_ref(), &ui.keys, asked.now, is_activity)
+            .await
+            .map_err(bare)?;
     if matches!(asked.route.act, Act::LoginPage | Act::SignIn) {
         return login::answer(state, asked, visitor, form).await.map_err(bare);
     }
-    let gate = guard::admit(asked.route.needs, visitor.as_ref().map(|visitor| visitor.operator.role));
+    let gate =
+        guard::admit(asked.route.needs, visitor.as_ref().map(|visitor| visitor.operator.role));
     let Some(visitor) = visitor.filter(|_| gate != Gate::SignIn) else {
         return Ok(match asked.route.act {
             // An event stream cannot follow to a page.
@@ -262,7 +286,8 @@ async fn answer(state: &UiState, asked: &Asked, form: &Form) -> Answer {
     if let Gate::Forbidden(permission) = gate {
         return Ok(state.refuse(Some(frame), &Refusal::Forbidden { permission }));
     }
-    let is_stale = asked.route.verb == Verb::Post && !guard::is_fresh(form.get("csrf"), &visitor.csrf);
+    let is_stale =
+        asked.route.verb == Verb::Post && !guard::is_fresh(form.get("csrf"), &visitor.csrf);
     let visit = Visit { state, asked, visitor, frame };
     let done = if is_stale { visit.stale(form).await } else { visit.act(form).await };
     done.map_err(|trouble| (Some(visit.frame), trouble))
@@ -273,9 +298,11 @@ async fn answer(state: &UiState, asked: &Asked, form: &Form) -> Answer {
 fn login_for(asked: &Asked) -> String {
     let path = asked.uri.path();
     let is_get = asked.route.verb == Verb::Get;
-    let query = asked.uri.query().filter(|_| is_get).filter(|_| {
-        asked.query().iter().all(|(_, value)| !looks_like_personal_data(value))
-    });
+    let query = asked
+        .uri
+        .query()
+        .filter(|_| is_get)
+        .filter(|_| asked.query().iter().all(|(_, value)| !looks_like_personal_data(value)));
     let next = match query {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
@@ -340,7 +367,11 @@ impl UiState {
             .build()
     }
 
-    pub(super) fn page(&self, status: StatusCode, view: impl FnOnce(LeptosOptions) -> AnyView) -> Response {
+    pub(super) fn page(
+        &self,
+        status: StatusCode,
+        view: impl FnOnce(LeptosOptions) -> AnyView,
+    ) -> Response {
         let options = self.options();
         render::page(self.parts.entropy.as_ref(), status, || view(options))
     }
@@ -349,21 +380,18 @@ impl UiState {
         render::refusal(self.parts.entropy.as_ref(), frame, refusal, self.options())
     }
 
-    /// Logs once what went wrong, under the id that the page shows.
+    /// The page for what went wrong, with the id that is in the log.
     fn broken(&self, route: &Route, frame: Option<Frame>, trouble: &Trouble) -> Response {
         let is_transient = match trouble {
             Trouble::NotFound => return self.refuse(frame, &Refusal::NotFound),
-            Trouble::Store(error) | Trouble::Session(session::Error::Store(error)) => error.is_transient(),
+            Trouble::Store(error) | Trouble::Session(session::Error::Store(error)) => {
+                error.is_transient()
+            }
             // The session layer passes the store's errors on as text.
             Trouble::Session(session::Error::Session(_)) => true,
+            Trouble::Fault(_) => false,
         };
-        let error_id = self.parts.entropy.hex(6);
-        tracing::error!(
-            error.id = error_id,
-            http.route = route.path,
-            error = causes(trouble),
-            "a page could not be made"
-        );
+        let error_id = self.report(route, trouble);
         // Without the frame: reading it may have been what failed.
         let refusal = if is_transient {
             Refusal::Unavailable { error_id: Some(error_id) }
@@ -373,6 +401,18 @@ impl UiState {
         self.refuse(None, &refusal)
     }
 
+    /// Logs what went wrong and gives the id to show.
+    pub(super) fn report(&self, route: &Route, trouble: &dyn std::error::Error) -> String {
+        let error_id = self.parts.entropy.hex(6);
+        tracing::error!(
+            error.id = error_id,
+            http.route = route.path,
+            error = causes(trouble),
+            "a page could not be made"
+        );
+        error_id
+    }
+
     async fn frame(&self, visitor: &Visitor, asked: &Asked) -> Result<Frame, store::Error> {
         let store = &self.parts.store;
         // The figures of the banner are counted only where there is a banner.
@@ -380,7 +420,8 @@ impl UiState {
             true => Vec::new(),
             false => store.freeze_page(&[]).await?.active,
         };
-        let unknown = Search { states: vec![State::DispatchUnknown], limit: 1, ..Search::default() };
+        let unknown =
+            Search { states: vec![State::DispatchUnknown], limit: 1, ..Search::default() };
         Ok(Frame {
             operator: visitor.operator.clone(),
             csrf: visitor.csrf.clone(),
@@ -456,7 +497,11 @@ impl Visit<'_> {
         self.state.parts.store.as_ref()
     }
 
-    pub(super) fn page(&self, status: StatusCode, view: impl FnOnce(Frame, LeptosOptions) -> AnyView) -> Response {
+    pub(super) fn page(
+        &self,
+        status: StatusCode,
+        view: impl FnOnce(Frame, LeptosOptions) -> AnyView,
+    ) -> Response {
         let frame = self.frame.clone();
         self.state.page(status, |options| view(frame, options))
     }
@@ -487,7 +532,9 @@ impl Visit<'_> {
     async fn overview(&self) -> Result<Response, Trouble> {
         let data = self.store().overview().await?;
         self.record_view("view_overview", Detail::default()).await?;
-        Ok(self.page(StatusCode::OK, |frame, options| pages::overview(frame, data, options).into_any()))
+        Ok(self.page(StatusCode::OK, |frame, options| {
+            pages::overview(frame, data, options).into_any()
+        }))
     }
 
     async fn events(&self) -> Result<Response, Trouble> {
@@ -511,7 +558,8 @@ impl Visit<'_> {
             total: listed.total,
             providers: self.state.provider_names(),
         };
-        Ok(self.page(StatusCode::OK, |frame, options| pages::events(frame, data, options).into_any()))
+        Ok(self
+            .page(StatusCode::OK, |frame, options| pages::events(frame, data, options).into_any()))
     }
 
     /// The search box: an ordinary query becomes an address that can be kept; anything else goes nowhere.
@@ -544,7 +592,8 @@ impl Visit<'_> {
         };
         // By our own id: what was asked for may be anything.
         self.record_view("view_event", Detail::default().code("record", &data.record.id)).await?;
-        Ok(self.page(StatusCode::OK, |frame, options| pages::event(frame, data, options).into_any()))
+        Ok(self
+            .page(StatusCode::OK, |frame, options| pages::event(frame, data, options).into_any()))
     }
 
     async fn seller(&self) -> Result<Response, Trouble> {
@@ -555,16 +604,22 @@ impl Visit<'_> {
             return Err(Trouble::NotFound);
         }
         let fields = self.asked.query();
-        let cursor = fields.iter().find(|(name, _)| name == "cursor").and_then(|(_, text)| cursor::decode(text));
-        let data: SellerPage = self.store().seller_page(seller_id, cursor, search::ROWS_MAX).await?;
+        let cursor = fields
+            .iter()
+            .find(|(name, _)| name == "cursor")
+            .and_then(|(_, text)| cursor::decode(text));
+        let data: SellerPage =
+            self.store().seller_page(seller_id, cursor, search::ROWS_MAX).await?;
         self.record_view("view_seller", Detail::default().code("seller", seller_id)).await?;
-        Ok(self.page(StatusCode::OK, |frame, options| pages::seller(frame, data, options).into_any()))
+        Ok(self
+            .page(StatusCode::OK, |frame, options| pages::seller(frame, data, options).into_any()))
     }
 
     async fn unknown(&self) -> Result<Response, Trouble> {
         let data = self.store().unknown_page(UNKNOWN_ROWS_MAX).await?;
         self.record_view("view_unknown", Detail::default()).await?;
-        Ok(self.page(StatusCode::OK, |frame, options| pages::unknown(frame, data, options).into_any()))
+        Ok(self
+            .page(StatusCode::OK, |frame, options| pages::unknown(frame, data, options).into_any()))
     }
 
     async fn providers(&self) -> Result<Response, Trouble> {
@@ -577,11 +632,18 @@ impl Visit<'_> {
             .map(|(name, provider)| {
                 let capability = provider.capability();
                 let pause = pauses.iter().find(|(paused, _, _)| paused == name);
-                let on_route = |(_, names): &(_, &Vec<String>)| names.iter().any(|routed| routed == name);
+                let on_route =
+                    |(_, names): &(_, &Vec<String>)| names.iter().any(|routed| routed == name);
                 ProviderView {
                     name: name.to_owned(),
                     kind: capability.kind.to_owned(),
-                    channels: ui.config.routes.iter().filter(on_route).map(|(channel, _)| *channel).collect(),
+                    channels: ui
+                        .config
+                        .routes
+                        .iter()
+                        .filter(on_route)
+                        .map(|(channel, _)| *channel)
+                        .collect(),
                     can_be_read: capability.reading != Reading::None,
                     settle_ms: capability.settle.map(ms),
                     replay_window_ms: capability.replay_window.map(ms),
@@ -591,24 +653,29 @@ impl Visit<'_> {
                 }
             })
             .collect();
-        Ok(self.page(StatusCode::OK, |frame, options| pages::providers(frame, data, options).into_any()))
+        Ok(self.page(StatusCode::OK, |frame, options| {
+            pages::providers(frame, data, options).into_any()
+        }))
     }
 
     async fn workers(&self) -> Result<Response, Trouble> {
         let data = self.store().workers().await?;
-        Ok(self.page(StatusCode::OK, |frame, options| pages::workers(frame, data, options).into_any()))
+        Ok(self
+            .page(StatusCode::OK, |frame, options| pages::workers(frame, data, options).into_any()))
     }
 
     async fn users(&self) -> Result<Response, Trouble> {
         let data = self.store().users().await?;
         self.record_view("view_users", Detail::default()).await?;
-        Ok(self.page(StatusCode::OK, |frame, options| pages::users(frame, data, options).into_any()))
+        Ok(self
+            .page(StatusCode::OK, |frame, options| pages::users(frame, data, options).into_any()))
     }
 
     async fn clients(&self) -> Result<Response, Trouble> {
         let data = self.store().clients().await?;
         self.record_view("view_clients", Detail::default()).await?;
-        Ok(self.page(StatusCode::OK, |frame, options| pages::clients(frame, data, options).into_any()))
+        Ok(self
+            .page(StatusCode::OK, |frame, options| pages::clients(frame, data, options).into_any()))
     }
 
     pub(super) fn role(&self) -> Role {

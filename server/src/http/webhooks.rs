@@ -35,13 +35,14 @@ pub(super) async fn receive(
     let Ok(Path(name)) = name else { return Err(Problem::NotFound) };
     let Some(provider) = state.registry.get(&name) else { return Err(Problem::NotFound) };
     let headers = request.headers().clone();
-    let body = body::read(request, CALLBACK_BYTES_MAX, state.clock.as_ref()).await.map_err(|error| {
-        match error {
-            BodyError::TooLarge => Problem::RequestTooLarge,
-            BodyError::TooSlow => Problem::RequestTimeout,
-            BodyError::Broken => Problem::CallbackMalformed,
-        }
-    })?;
+    let body =
+        body::read(request, CALLBACK_BYTES_MAX, state.clock.as_ref()).await.map_err(|error| {
+            match error {
+                BodyError::TooLarge => Problem::RequestTooLarge,
+                BodyError::TooSlow => Problem::RequestTimeout,
+                BodyError::Broken => Problem::CallbackMalformed,
+            }
+        })?;
     let path = uri.path_and_query().map_or("", |path| path.as_str());
     let url = format!("{}{path}", state.public_url);
     let request =
@@ -64,12 +65,11 @@ pub(super) async fn receive(
         count(&name, "ignored", 1);
         return Ok(answer(StatusCode::OK, &json!({})));
     }
-    let evidence: Vec<Evidence> = receipts
-        .into_iter()
-        .map(|receipt| Evidence { provider: name.clone(), receipt })
-        .collect();
+    let evidence: Vec<Evidence> =
+        receipts.into_iter().map(|receipt| Evidence { provider: name.clone(), receipt }).collect();
     let store: &dyn Store = state.store.as_ref();
-    let weighed = settled(|| store.weigh(&evidence)).await.inspect_err(|_| count(&name, "unavailable", 1))?;
+    let weighed =
+        settled(|| store.weigh(&evidence)).await.inspect_err(|_| count(&name, "unavailable", 1))?;
     for one in &weighed {
         count(&name, outcome(*one), 1);
     }
@@ -89,5 +89,6 @@ const fn outcome(weighed: Weighed) -> &'static str {
 
 /// Only names of the configuration get here, so the label stays small.
 fn count(provider: &str, outcome: &'static str, by: u64) {
-    metrics::counter!(COUNTER, "provider" => provider.to_owned(), "outcome" => outcome).increment(by);
+    metrics::counter!(COUNTER, "provider" => provider.to_owned(), "outcome" => outcome)
+        .increment(by);
 }

@@ -14,6 +14,8 @@ use crate::entropy::Entropy;
 
 /// The longest sleep without looking: what another process committed is found by then at the latest.
 const POLL_MAX: Duration = Duration::from_secs(5);
+/// How soon work is looked at again that was due and could not be taken.
+const OVERDUE_POLL: Duration = Duration::from_millis(100);
 /// The shortest sleep towards an instant, so that a coarse timer does not spin.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
@@ -105,7 +107,11 @@ impl Wakeups {
 async fn wait(bell: &Notify, due: Option<Stamp>, clock: &dyn Clock, entropy: &dyn Entropy) {
     // Jittered, so that many processes do not look at the same instant.
     let poll = POLL_MAX - Duration::from_millis(entropy.below(1_000));
-    let until_due = due.map_or(POLL_MAX, |due| duration(due.since(clock.now())).max(SLEEP_MIN));
+    let until_due = due.map_or(POLL_MAX, |due| {
+        let left = duration(due.since(clock.now()));
+        // Due already, and yet nothing was there to take: somebody else has it, or it may not be taken now.
+        if left.is_zero() { OVERDUE_POLL } else { left.max(SLEEP_MIN) }
+    });
     tokio::select! {
         () = bell.notified() => {}
         () = clock.sleep(until_due.min(poll)) => {}

@@ -27,10 +27,6 @@ use crate::clock::Clock;
 use crate::config::ProviderConfig;
 use crate::domain::{Doubt, Lookup, Verdict};
 
-/// How long a repeated key is trusted not to send again where `idempotent = true` names no `window`:
-/// 5 minutes, the shortest that any vendor with such a key documents.
-pub const WINDOW_DEFAULT: i64 = 5 * 60 * 1_000_000;
-
 /// The longest `Retry-After` that is obeyed; more is taken as this much.
 pub const RETRY_AFTER_MAX: i64 = 60 * 60 * 1_000_000;
 
@@ -206,7 +202,7 @@ pub(super) fn capability_of(kind: Capability, config: &ProviderConfig) -> Capabi
     Capability {
         reading: if config.lookup { kind.reading } else { Reading::None },
         settle: config.settle.or(kind.settle),
-        replay_window: config.replay_window().or(config.idempotent.then_some(WINDOW_DEFAULT)),
+        replay_window: config.replay_window(),
         has_callbacks: config.webhook_secret.as_ref().is_some_and(|key| !key.expose().is_empty()),
         ..kind
     }

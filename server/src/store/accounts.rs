@@ -1,10 +1,17 @@
 //! Operators, clients, sessions, workers, keys: who may use the ledger, and facts without a record.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use app::model::{ClientView, Detail, FactKind, Role, Stamp, UserView, WorkerView};
 use async_trait::async_trait;
 
 use super::engine::{Batch, Engine, Row, Value, same};
-use super::{Accounts, Client, Error, SCHEMA_VERSION, SqlStore, Store, User};
+use super::freezes::GATE_ALONE;
+use super::{Accounts, Activation, Client, Error, SCHEMA_VERSION, SqlStore, Store, User};
+
+/// The settings under which the configuration in force is kept.
+const ACTIVE_DIGEST: &str = "config.active";
+const ACTIVE_SHARED: &str = "config.shared";
 
 /// The first wait after a failed sign-in beyond the free ones, doubled with each further one.
 const THROTTLE_FIRST: i64 = 1_000_000;
@@ -61,6 +68,29 @@ impl<E: Engine> SqlStore<E> {
     async fn read(&self, sql: super::engine::Sql, values: Vec<Value>) -> Result<Vec<Row>, Error> {
         let mut tx = self.engine.begin_read().await?;
         Self::query(&mut tx, sql, values).await
+    }
+
+    async fn setting(tx: &mut E::Tx, name: &str) -> Result<Option<String>, Error> {
+        let rows =
+            Self::query(tx, same("SELECT value FROM settings WHERE name = $1"), vec![name.into()]);
+        rows.await?.pop().map(|mut row| row.text()).transpose()
+    }
+
+    async fn put_setting(
+        tx: &mut E::Tx,
+        name: &str,
+        value: &str,
+        now: Stamp,
+    ) -> Result<(), Error> {
+        Self::execute(
+            tx,
+            same("INSERT INTO settings (name, value, changed_at) VALUES ($1, $2, $3)
+                  ON CONFLICT (name) DO UPDATE SET value = excluded.value,
+                    changed_at = excluded.changed_at"),
+            vec![name.into(), value.into(), now.into()],
+        )
+        .await
+        .map(|_| ())
     }
 
     async fn end_sessions(tx: &mut E::Tx, email: &str) -> Result<(), Error> {
@@ -386,24 +416,11 @@ impl<E: Engine> Accounts for SqlStore<E> {
 
     async fn keep_setting(&self, name: &str, value: &str) -> Result<bool, Error> {
         let mut tx = self.engine.begin().await?;
-        let mut rows = Self::query(
-            &mut tx,
-            same("SELECT value FROM settings WHERE name = $1"),
-            vec![name.into()],
-        )
-        .await?;
-        let before = rows.pop().map(|mut row| row.text()).transpose()?;
+        let before = Self::setting(&mut tx, name).await?;
         if before.as_deref() == Some(value) {
             return Ok(false);
         }
-        Self::execute(
-            &mut tx,
-            same("INSERT INTO settings (name, value, changed_at) VALUES ($1, $2, $3)
-                  ON CONFLICT (name) DO UPDATE SET value = excluded.value,
-                    changed_at = excluded.changed_at"),
-            vec![name.into(), value.into(), self.env.clock.now().into()],
-        )
-        .await?;
+        Self::put_setting(&mut tx, name, value, self.env.clock.now()).await?;
         let mut detail = Detail::default().code("setting", name).code("after", value);
         if let Some(before) = &before {
             detail = detail.code("before", before);
@@ -413,8 +430,57 @@ impl<E: Engine> Accounts for SqlStore<E> {
         Ok(true)
     }
 
-    async fn heartbeat(&self, worker: &WorkerView, digest: &str) -> Result<(), Error> {
-        self.run(
+    async fn activate(
+        &self,
+        digest: &str,
+        shared: &BTreeMap<String, String>,
+        alive_within: i64,
+        force: bool,
+    ) -> Result<Activation, Error> {
+        let mut tx = self.engine.begin().await?;
+        // One after the other: two processes that start at once must not both win.
+        Self::query(&mut tx, GATE_ALONE, Vec::new()).await?;
+        let active = Self::setting(&mut tx, ACTIVE_DIGEST).await?;
+        if active.as_deref() == Some(digest) {
+            return Ok(Activation::Active);
+        }
+        let now = self.env.clock.now();
+        let before: BTreeMap<String, String> = match Self::setting(&mut tx, ACTIVE_SHARED).await? {
+            Some(text) => serde_json::from_str(&text).unwrap_or_default(),
+            None => BTreeMap::new(),
+        };
+        let names: BTreeSet<&String> = before.keys().chain(shared.keys()).collect();
+        let differing: Vec<String> =
+            names.into_iter().filter(|key| before.get(*key) != shared.get(*key)).cloned().collect();
+        if let Some(active) = &active {
+            let alive = Self::query(
+                &mut tx,
+                same("SELECT COUNT(*) FROM workers WHERE digest = $1 AND seen_at > $2"),
+                vec![active.into(), now.plus(-alive_within).into()],
+            )
+            .await?;
+            let alive = alive.into_iter().next().map_or(Ok(0), |mut row| row.int())?;
+            if alive > 0 && !force {
+                return Ok(Activation::Differs(differing));
+            }
+        }
+        let text = serde_json::to_string(shared).unwrap_or_default();
+        for (name, value) in [(ACTIVE_DIGEST, digest), (ACTIVE_SHARED, text.as_str())] {
+            Self::put_setting(&mut tx, name, value, now).await?;
+        }
+        let mut detail = Detail::default().code("what", "config_activated").code("after", digest);
+        if let Some(active) = &active {
+            detail = detail.code("before", active);
+        }
+        self.note_operator(&mut tx, FactKind::Config, "system", &detail).await?;
+        E::commit(tx).await?;
+        Ok(Activation::Active)
+    }
+
+    async fn heartbeat(&self, worker: &WorkerView, digest: &str) -> Result<Option<String>, Error> {
+        let mut tx = self.engine.begin().await?;
+        Self::execute(
+            &mut tx,
             same("INSERT INTO workers (worker_id, version, semantics, roles, digest, started_at,
                     seen_at, ticked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
                   ON CONFLICT (worker_id) DO UPDATE SET seen_at = excluded.seen_at,
@@ -431,12 +497,15 @@ impl<E: Engine> Accounts for SqlStore<E> {
         )
         .await?;
         // Those who have been silent for a day are history, not workers.
-        self.run(
+        Self::execute(
+            &mut tx,
             same("DELETE FROM workers WHERE seen_at < $1"),
             vec![worker.seen_at.plus(-86_400_000_000).into()],
         )
-        .await
-        .map(|_| ())
+        .await?;
+        let active = Self::setting(&mut tx, ACTIVE_DIGEST).await?;
+        E::commit(tx).await?;
+        Ok(active)
     }
 
     async fn leave(&self, worker_id: &str) -> Result<(), Error> {
@@ -514,6 +583,18 @@ impl<E: Engine> Store for SqlStore<E> {
 
     async fn ping(&self) -> Result<(), Error> {
         self.read(same("SELECT one FROM gate WHERE one = 1"), Vec::new()).await.map(|_| ())
+    }
+
+    async fn next_hint(&self) -> Result<String, Error> {
+        self.engine.next_hint().await
+    }
+
+    async fn time(&self) -> Result<Option<Stamp>, Error> {
+        Ok(self.engine.time().await?.map(Stamp::from_micros))
+    }
+
+    async fn has_unsafe_standby(&self) -> Result<bool, Error> {
+        self.engine.has_unsafe_standby().await
     }
 
     fn describe(&self) -> (&'static str, String) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use app::model::{Detail, Fact, FactKind, Freeze, Reason, Stamp, State};
+use app::model::{Channel, Detail, Fact, FactKind, Freeze, Reason, Stamp, State};
 
 use super::engine::{Batch, Engine, Value, same};
 use super::rows::{Stored, Extra, detail_text, outbox_row, view};
@@ -86,7 +86,7 @@ impl<E: Engine> SqlStore<E> {
             let fold = fold(&met, request);
             match &fold {
                 Fold::New => {
-                    let stored = admitted(request, now);
+                    let stored = admitted(request, now, self.env.rules.semantics);
                     met.learn(known(request, &request.id));
                     met.learn_record(stored);
                     new.push(request);
@@ -123,6 +123,11 @@ impl<E: Engine> SqlStore<E> {
         Self::insert_keys(&mut tx, &aliases, now).await?;
         self.insert_facts(&mut tx, &facts).await?;
         Self::update_counts(&mut tx, &new, &met, &touched).await?;
+        for channel in Channel::ALL {
+            if new.iter().any(|request| request.channel == *channel) {
+                E::notify(&mut tx, channel.as_str()).await?;
+            }
+        }
         let freezes = Self::active_freezes(&mut tx).await?;
         E::commit(tx).await?;
         Ok(self.answers(requests, folds, &met, &freezes))
@@ -298,7 +303,8 @@ impl<E: Engine> SqlStore<E> {
             let mut batch = Batch::new(
                 "INSERT INTO records (id, event_id, state, reason, channel, provider, purpose, seller_id,
                  request_window, token_id, destination_ref, reset_ref, destination_hash, reset_hash,
-                 client_id, created_at, updated_at, expires_at, seq, authority, due_at) VALUES ",
+                 client_id, created_at, updated_at, expires_at, seq, authority, due_at, semantics)
+                 VALUES ",
             );
             let mut rows = Vec::with_capacity(group.len());
             let mut waiting = Vec::with_capacity(group.len());
@@ -327,8 +333,9 @@ impl<E: Engine> SqlStore<E> {
                     r.seq.into(),
                     r.authority.into(),
                     r.due_at.into(),
+                    stored.extra.semantics.into(),
                 ]);
-                waiting.push(outbox_row(r));
+                waiting.push(outbox_row(r, stored.extra.semantics));
             }
             batch.rows(rows);
             Self::execute_batch(tx, batch).await?;
@@ -519,7 +526,7 @@ fn fold_unknown(met: &Met, request: &Admission) -> Fold {
 }
 
 /// A new record, as admission makes it.
-fn admitted(request: &Admission, now: Stamp) -> Stored {
+fn admitted(request: &Admission, now: Stamp, semantics: u32) -> Stored {
     Stored {
         record: Record {
             id: request.id.clone(),
@@ -565,6 +572,7 @@ fn admitted(request: &Admission, now: Stamp) -> Stored {
             reset_ref: Some(request.reset_ref.clone()),
             destination_hash: request.destination_hash.clone(),
             reset_hash: request.reset_hash.clone(),
+            semantics,
         },
     }
 }

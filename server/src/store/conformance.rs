@@ -25,6 +25,7 @@ const S: i64 = 1_000_000;
 /// A store over an empty database, its clock, and a way to look behind it.
 pub(crate) struct Bench {
     pub store: Arc<dyn Store>,
+    env: Env,
     pub clock: ManualClock,
     pub url: String,
     folder: Option<PathBuf>,
@@ -75,11 +76,19 @@ impl Bench {
             clock: Arc::new(clock.clone()),
             entropy: Arc::new(SystemEntropy),
             keys: Arc::new(Keys::generate(&SeededEntropy::new(7))),
-            rules: Arc::new(Rules { policy: policy(), facing, release_per_second: 50 }),
+            rules: Arc::new(Rules::new(policy(), facing, 50)),
         };
-        let store = super::open(&url, env).await.expect("opens");
+        let store = super::open(&url, env.clone()).await.expect("opens");
         store.migrate().await.expect("migrates");
-        Self { store, clock, url, folder, admitted: 0.into() }
+        Self { store, env, clock, url, folder, admitted: 0.into() }
+    }
+
+    /// Another process on the same database, with rules of its own.
+    async fn beside(&self, change: impl FnOnce(&mut Rules)) -> Arc<dyn Store> {
+        let mut rules = (*self.env.rules).clone();
+        change(&mut rules);
+        let env = Env { rules: Arc::new(rules), ..self.env.clone() };
+        super::open(&self.url, env).await.expect("opens")
     }
 
     async fn sqlite() -> Self {
@@ -703,6 +712,127 @@ async fn accounts_sessions_and_throttle_are_kept(b: Bench) {
     assert_eq!(b.store.users().await.expect("reads").len(), 1);
 }
 
+async fn a_worker_claims_only_what_it_understands(b: Bench) {
+    let newer = b.beside(|rules| {
+        rules.semantics = 2;
+        rules.understands = 1..=2;
+    });
+    let newer = newer.await;
+    let old = b.admitted().await;
+    let event = b.event(None, None);
+    newer.admit(std::slice::from_ref(&event)).await.expect("admits");
+    let claims = b.claims(10).await;
+    assert_eq!(claims.iter().map(|claim| &claim.id).collect::<Vec<_>>(), [&old.id]);
+    b.later(595);
+    b.store.sweep(10).await.expect("sweeps");
+    b.is(&event.id, State::Accepted, Reason::Admitted).await;
+    let cancelled = b.store.cancel(&event.id, "client:c").await;
+    assert!(matches!(cancelled, Err(Error::NotUnderstood { semantics: 2 })));
+    newer.sweep(10).await.expect("sweeps");
+    b.is(&event.id, State::Expired, Reason::ExpiredInQueue).await;
+}
+
+async fn a_configuration_is_in_force_until_its_last_process_is_silent(b: Bench) {
+    let shared = |margin: &str| {
+        std::collections::BTreeMap::from([("dispatch.margin".to_owned(), margin.to_owned())])
+    };
+    let worker = |id: &str| app::model::WorkerView {
+        id: id.into(),
+        version: "1".into(),
+        semantics: 1,
+        roles: "dispatch".into(),
+        started_at: crate::clock::Clock::now(&b.clock),
+        seen_at: crate::clock::Clock::now(&b.clock),
+    };
+    let activate = |digest: &'static str, margin: &'static str, force: bool| {
+        let (store, shared) = (Arc::clone(&b.store), shared(margin));
+        async move { store.activate(digest, &shared, 15 * S, force).await.expect("answers") }
+    };
+    assert_eq!(activate("d1", "10s", false).await, super::Activation::Active);
+    assert_eq!(b.store.heartbeat(&worker("w1"), "d1").await.expect("beats").as_deref(), Some("d1"));
+    assert_eq!(
+        activate("d2", "9s", false).await,
+        super::Activation::Differs(vec!["dispatch.margin".to_owned()])
+    );
+    assert_eq!(activate("d2", "9s", true).await, super::Activation::Active);
+    // The one that was there sees that it is not in force any more.
+    assert_eq!(b.store.heartbeat(&worker("w1"), "d1").await.expect("beats").as_deref(), Some("d2"));
+    b.later(16);
+    assert_eq!(activate("d1", "10s", false).await, super::Activation::Active);
+    assert_eq!(b.store.workers().await.expect("reads").len(), 1);
+    b.store.leave("w1").await.expect("leaves");
+    assert!(b.store.workers().await.expect("reads").is_empty());
+}
+
+async fn a_freeze_waits_for_the_marker_that_is_under_way(b: Bench) {
+    use sqlx::Connection as _;
+    b.admitted().await;
+    // A marker's transaction between its read of the freezes and its commit.
+    let (hold, held) = tokio::sync::oneshot::channel::<()>();
+    let (url, is_sqlite) = (b.url.clone(), b.folder.is_some());
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    let marker = tokio::spawn(async move {
+        if is_sqlite {
+            let mut connection = sqlx::SqliteConnection::connect(&url).await.expect("opens");
+            let mut tx = connection.begin_with("BEGIN IMMEDIATE").await.expect("begins");
+            sqlx::query("SELECT one FROM gate").fetch_one(&mut *tx).await.expect("reads");
+            ready.send(()).expect("is awaited");
+            let _ = held.await;
+            tx.commit().await.expect("commits");
+        } else {
+            let mut connection = sqlx::PgConnection::connect(&url).await.expect("opens");
+            let mut tx = connection.begin().await.expect("begins");
+            sqlx::query("SELECT one FROM gate FOR SHARE").fetch_one(&mut *tx).await.expect("reads");
+            ready.send(()).expect("is awaited");
+            let _ = held.await;
+            tx.commit().await.expect("commits");
+        }
+    });
+    is_ready.await.expect("has the gate");
+    let store = Arc::clone(&b.store);
+    let freezing =
+        tokio::spawn(async move { store.freeze("all", "client:c", "check", None).await });
+    tokio::task::yield_now().await;
+    for _ in 0..20 {
+        assert!(!freezing.is_finished(), "acknowledged while a marker was under way");
+        b.store.ping().await.expect("answers");
+    }
+    hold.send(()).expect("is awaited");
+    marker.await.expect("ends");
+    freezing.await.expect("ends").expect("freezes");
+    assert!(b.claims(5).await.is_empty());
+}
+
+/// Tables and columns, as the database itself lists them.
+async fn columns_of(b: &Bench) -> Vec<String> {
+    use sqlx::{Connection as _, Row as _};
+    let mut names: Vec<String> = if b.folder.is_some() {
+        let mut connection = sqlx::SqliteConnection::connect(&b.url).await.expect("opens");
+        let sql = "SELECT m.name || '.' || c.name AS name FROM sqlite_master m, pragma_table_info(m.name) c
+                   WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' AND m.name NOT LIKE '_sqlx%'";
+        let rows = sqlx::query(sql).fetch_all(&mut connection).await.expect("lists");
+        rows.iter().map(|row| row.get(0)).collect()
+    } else {
+        let mut connection = sqlx::PgConnection::connect(&b.url).await.expect("opens");
+        let sql = "SELECT table_name || '.' || column_name FROM information_schema.columns
+                   WHERE table_schema = current_schema() AND table_name NOT LIKE '\\_sqlx%'";
+        let rows = sqlx::query(sql).fetch_all(&mut connection).await.expect("lists");
+        rows.iter().map(|row| row.get(0)).collect()
+    };
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn both_engines_have_the_same_tables_and_columns() {
+    let sqlite = Bench::sqlite().await;
+    let here = columns_of(&sqlite).await;
+    assert!(here.contains(&"facts.provider_message_id".to_owned()));
+    if let Some(postgres) = Bench::postgres().await {
+        assert_eq!(here, columns_of(&postgres).await);
+    }
+}
+
 macro_rules! on_both_engines {
     ($($name:ident),+ $(,)?) => {
         mod sqlite {
@@ -745,4 +875,7 @@ on_both_engines! {
     rows_of_one_commit_do_not_vanish_between_pages,
     every_page_can_be_read,
     accounts_sessions_and_throttle_are_kept,
+    a_worker_claims_only_what_it_understands,
+    a_configuration_is_in_force_until_its_last_process_is_silent,
+    a_freeze_waits_for_the_marker_that_is_under_way,
 }

@@ -233,6 +233,18 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// Newest applied migration; 0 where there is none.
     fn schema_version(&self) -> impl Future<Output = Result<i64, Error>> + Send;
 
+    /// Tells other processes, once this transaction commits. Nothing where there are no others.
+    fn notify(tx: &mut Self::Tx, hint: &str) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Waits for what another process told. For ever where there are no others.
+    fn next_hint(&self) -> impl Future<Output = Result<String, Error>> + Send;
+
+    /// The database's own clock, in microseconds; none where it is this machine's.
+    fn time(&self) -> impl Future<Output = Result<Option<i64>, Error>> + Send;
+
+    /// A standby is attached that commits do not wait for: a failover could lose acknowledged commits.
+    fn has_unsafe_standby(&self) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// The database's name, for people.
     fn describe(&self) -> String;
 

@@ -7,7 +7,7 @@ use super::engine::{Batch, Engine, Sql, Value, locking, same};
 use super::{Error, Freezes, Frozen, SqlStore};
 
 /// Freezing takes the gate alone: it waits for the markers under way and holds back the next ones.
-const GATE_ALONE: Sql = locking!("SELECT one FROM gate WHERE one = 1", "FOR UPDATE");
+pub(super) const GATE_ALONE: Sql = locking!("SELECT one FROM gate WHERE one = 1", "FOR UPDATE");
 
 /// Counts stop here: "10,000+".
 pub(super) const COUNT_MAX: i64 = 10_000;
@@ -195,6 +195,7 @@ impl<E: Engine> Freezes for SqlStore<E> {
             .code("scope", scope)
             .number("released", i64::try_from(released).unwrap_or(i64::MAX));
         self.note_operator(&mut tx, FactKind::Unfreeze, actor, &detail).await?;
+        E::notify(&mut tx, "all").await?;
         E::commit(tx).await?;
         Ok(true)
     }

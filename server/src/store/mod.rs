@@ -62,6 +62,9 @@ pub enum Error {
     /// This binary does not know the database's schema.
     #[error("the database has schema {found}, this program knows {known}")]
     Schema { found: i64, known: i64 },
+    /// Another version of this program wrote the record; it is left to those who understand it.
+    #[error("the record has lease semantics {semantics}, which this process does not understand")]
+    NotUnderstood { semantics: u32 },
     /// The keys outside the database are not those which it was made with.
     #[error("the key `{name}` is not the one that this database was made with")]
     OtherKeys { name: String },
@@ -71,7 +74,13 @@ impl Error {
     /// Whether the same call may succeed later without anybody mending anything.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Busy | Self::Unavailable { .. } | Self::CommitUnknown { .. })
+        matches!(
+            self,
+            Self::Busy
+                | Self::Unavailable { .. }
+                | Self::CommitUnknown { .. }
+                | Self::NotUnderstood { .. }
+        )
     }
 }
 
@@ -91,13 +100,36 @@ pub struct Rules {
     pub facing: HashMap<String, Facing>,
     /// After a freeze ends, so many are sent a second.
     pub release_per_second: u32,
+    /// The lease semantics under which this process writes records.
+    pub semantics: u32,
+    /// Those that it understands: it claims, reads, reaps and expires no others.
+    pub understands: std::ops::RangeInclusive<u32>,
 }
 
 /// What is known of a provider that is not configured any more: nothing can be read or replayed.
 static NO_FACING: Facing =
     Facing { settle: None, is_readable: false, replay_window: None, has_callbacks: false };
 
+/// How this program understands leases; see [`Rules::semantics`].
+pub const LEASE_SEMANTICS: u32 = 1;
+
 impl Rules {
+    /// With this program's own lease semantics.
+    #[must_use]
+    pub const fn new(
+        policy: Policy,
+        facing: HashMap<String, Facing>,
+        release_per_second: u32,
+    ) -> Self {
+        Self {
+            policy,
+            facing,
+            release_per_second,
+            semantics: LEASE_SEMANTICS,
+            understands: LEASE_SEMANTICS..=LEASE_SEMANTICS,
+        }
+    }
+
     /// The context of one decision about a record of this provider.
     #[must_use]
     pub fn ctx(&self, provider: &str, now: Stamp, jitter: u32) -> Ctx<'_> {
@@ -285,6 +317,15 @@ pub struct Gauges {
     pub freezes: u64,
 }
 
+/// Whether a process may start with its configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Activation {
+    /// It is the one in force, or is now.
+    Active,
+    /// Other processes run with another one; these keys differ.
+    Differs(Vec<String>),
+}
+
 /// A client as the guard needs it.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -463,7 +504,18 @@ pub trait Accounts: Send + Sync {
     /// Keeps the value of an audited setting; a change is a fact. True when it changed.
     async fn keep_setting(&self, name: &str, value: &str) -> Result<bool, Error>;
 
-    async fn heartbeat(&self, worker: &WorkerView, digest: &str) -> Result<(), Error>;
+    /// Makes this configuration the one in force, if no process with another one is alive (silent for less
+    /// than `alive_within` microseconds) or `force` says so. A change is a fact.
+    async fn activate(
+        &self,
+        digest: &str,
+        shared: &std::collections::BTreeMap<String, String>,
+        alive_within: i64,
+        force: bool,
+    ) -> Result<Activation, Error>;
+
+    /// Signs a process's life; gives the digest of the configuration in force.
+    async fn heartbeat(&self, worker: &WorkerView, digest: &str) -> Result<Option<String>, Error>;
     async fn leave(&self, worker_id: &str) -> Result<(), Error>;
     async fn workers(&self) -> Result<Vec<WorkerView>, Error>;
 }
@@ -479,6 +531,12 @@ pub trait Store: Ledger + Freezes + Pages + Accounts + fmt::Debug {
     async fn check_keys(&self) -> Result<(), Error>;
     /// The database answers.
     async fn ping(&self) -> Result<(), Error>;
+    /// Waits for what another process told: a channel's name, or `all`. For ever on SQLite.
+    async fn next_hint(&self) -> Result<String, Error>;
+    /// The database's own clock; none where it is this machine's.
+    async fn time(&self) -> Result<Option<Stamp>, Error>;
+    /// A failover could lose acknowledged commits: a standby is attached that commits do not wait for.
+    async fn has_unsafe_standby(&self) -> Result<bool, Error>;
     /// The engine's name and the database's.
     fn describe(&self) -> (&'static str, String);
     async fn close(&self);

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Column as _, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::Error;
@@ -18,11 +18,29 @@ const CONNECTIONS: u32 = 16;
 /// How long a task waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The channel of NOTIFY. What it carries is a hint; what is to be done stands in the tables.
+const CHANNEL: &str = "sendonce";
+
+/// A server that does not answer is noticed after this, also in the middle of a transaction.
+const STATEMENT_MAX: &str = "10s";
+
 /// One PostgreSQL database.
 #[derive(Debug)]
 pub struct PostgresEngine {
     pool: PgPool,
     name: String,
+    is_named: bool,
+    // One listener for the process. A tokio mutex: it is held while waiting, by the one loop that waits.
+    listener: tokio::sync::Mutex<Option<PgListener>>,
+}
+
+/// An open transaction.
+#[derive(Debug)]
+pub struct Tx {
+    inner: sqlx::Transaction<'static, Postgres>,
+    /// Statements are prepared by name and kept. Not behind a pooler that changes the server connection
+    /// between transactions: `?statement-cache-capacity=0` in the URL says so.
+    is_named: bool,
 }
 
 impl PostgresEngine {
@@ -31,7 +49,12 @@ impl PostgresEngine {
     /// # Errors
     /// When the URL is no PostgreSQL URL or the server cannot be reached.
     pub async fn open(url: &str) -> Result<Self, Error> {
-        let options = PgConnectOptions::from_str(url).map_err(store_error)?;
+        let is_named = !url.contains("statement-cache-capacity=0");
+        let mut options = PgConnectOptions::from_str(url).map_err(store_error)?;
+        if is_named {
+            // A pooler refuses start-up options; there the server's own settings hold.
+            options = options.options([("statement_timeout", STATEMENT_MAX)]);
+        }
         let name = format!(
             "{} on {}:{}",
             options.get_database().unwrap_or("postgres"),
@@ -44,12 +67,16 @@ impl PostgresEngine {
             .connect_with(options)
             .await
             .map_err(store_error)?;
-        Ok(Self { pool, name })
+        Ok(Self { pool, name, is_named, listener: tokio::sync::Mutex::new(None) })
     }
 }
 
-fn bind(sql: &str, values: Vec<Value>) -> sqlx::query::Query<'_, Postgres, sqlx::postgres::PgArguments> {
-    let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+fn bind(
+    sql: &str,
+    values: Vec<Value>,
+    is_named: bool,
+) -> sqlx::query::Query<'_, Postgres, sqlx::postgres::PgArguments> {
+    let mut query = sqlx::query(AssertSqlSafe(sql.to_owned())).persistent(is_named);
     for value in values {
         query = match value {
             Value::Int(number) => query.bind(number),
@@ -61,22 +88,24 @@ fn bind(sql: &str, values: Vec<Value>) -> sqlx::query::Query<'_, Postgres, sqlx:
 
 impl Engine for PostgresEngine {
     const NAME: &'static str = "postgres";
-    type Tx = sqlx::Transaction<'static, Postgres>;
+    type Tx = Tx;
 
     fn text(sql: Sql) -> &'static str {
         sql.postgres
     }
 
     async fn begin(&self) -> Result<Self::Tx, Error> {
-        self.pool.begin().await.map_err(store_error)
+        Ok(Tx { inner: self.pool.begin().await.map_err(store_error)?, is_named: self.is_named })
     }
 
     async fn begin_read(&self) -> Result<Self::Tx, Error> {
-        self.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await.map_err(store_error)
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+        let inner = self.pool.begin_with(begin).await.map_err(store_error)?;
+        Ok(Tx { inner, is_named: self.is_named })
     }
 
     async fn query(tx: &mut Self::Tx, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Error> {
-        let rows = bind(sql, values).fetch_all(&mut **tx).await.map_err(store_error)?;
+        let rows = bind(sql, values, tx.is_named).fetch_all(&mut *tx.inner).await.map_err(store_error)?;
         rows.iter()
             .map(|row| {
                 let cells = row.columns().iter().map(|column| {
@@ -104,12 +133,12 @@ impl Engine for PostgresEngine {
     }
 
     async fn execute(tx: &mut Self::Tx, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
-        let done = bind(sql, values).execute(&mut **tx).await.map_err(store_error)?;
+        let done = bind(sql, values, tx.is_named).execute(&mut *tx.inner).await.map_err(store_error)?;
         Ok(done.rows_affected())
     }
 
     async fn commit(tx: Self::Tx) -> Result<(), Error> {
-        tx.commit().await.map_err(|error| match store_error(error) {
+        tx.inner.commit().await.map_err(|error| match store_error(error) {
             // The server answered that it rolled back.
             known @ (Error::Busy | Error::Conflict { .. } | Error::Statement { .. }) => known,
             other => Error::CommitUnknown { source: Box::new(other) },
@@ -140,6 +169,56 @@ impl Engine for PostgresEngine {
             Self::query(&mut tx, "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations", Vec::new())
                 .await?;
         rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
+    }
+
+    async fn notify(tx: &mut Self::Tx, hint: &str) -> Result<(), Error> {
+        Self::execute(tx, "SELECT pg_notify($1, $2)", vec![CHANNEL.into(), hint.into()])
+            .await
+            .map(|_| ())
+    }
+
+    async fn next_hint(&self) -> Result<String, Error> {
+        let mut place = self.listener.lock().await;
+        if place.is_none() {
+            let mut listener = PgListener::connect_with(&self.pool).await.map_err(store_error)?;
+            listener.listen(CHANNEL).await.map_err(store_error)?;
+            *place = Some(listener);
+            // What was told while nobody listened is not told again.
+            return Ok("all".to_owned());
+        }
+        let Some(listener) = place.as_mut() else { return Ok("all".to_owned()) };
+        match listener.recv().await {
+            Ok(notification) => Ok(notification.payload().to_owned()),
+            Err(error) => {
+                *place = None;
+                Err(store_error(error))
+            }
+        }
+    }
+
+    async fn time(&self) -> Result<Option<i64>, Error> {
+        let mut tx = self.begin_read().await?;
+        let rows = Self::query(
+            &mut tx,
+            "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
+            Vec::new(),
+        )
+        .await?;
+        rows.into_iter().next().map_or(Ok(None), |mut row| row.maybe_int())
+    }
+
+    async fn has_unsafe_standby(&self) -> Result<bool, Error> {
+        let mut tx = self.begin_read().await?;
+        let rows = Self::query(
+            &mut tx,
+            "SELECT COUNT(*) FROM pg_stat_replication
+             WHERE current_setting('synchronous_standby_names') = ''
+               AND application_name <> 'pg_basebackup'",
+            Vec::new(),
+        )
+        .await?;
+        let standbys = rows.into_iter().next().map_or(Ok(0), |mut row| row.int())?;
+        Ok(standbys > 0)
     }
 
     fn describe(&self) -> String {

@@ -29,6 +29,8 @@ pub(super) struct Extra {
     pub reset_ref: Option<String>,
     pub destination_hash: String,
     pub reset_hash: String,
+    /// The lease semantics under which it was written.
+    pub semantics: u32,
 }
 
 /// The columns of [`Stored`], in the order in which [`read_stored`] reads them.
@@ -39,7 +41,7 @@ macro_rules! columns {
          r.replay_at, r.phase, r.is_replay, r.fence, r.lease_owner, r.lease_until, r.attempt_started_at,
          r.call_by, r.call_ended_at, r.message_id, r.reads, r.absent_at, r.held_attempt, r.held_seen,
          r.held_message_id, r.poll_until, r.settled_at, r.purpose, r.seller_id, r.request_window,
-         r.token_id, r.token_state, r.destination_ref, r.reset_ref, r.destination_hash, r.reset_hash"
+         r.token_id, r.token_state, r.destination_ref, r.reset_ref, r.destination_hash, r.reset_hash, r.semantics"
     };
 }
 pub(super) use columns;
@@ -109,6 +111,7 @@ pub(super) fn read_stored(mut row: Row) -> Result<Stored, Error> {
         reset_ref: row.maybe_text()?,
         destination_hash: row.text()?,
         reset_hash: row.text()?,
+        semantics: row.count()?,
     };
     Ok(Stored { record, extra })
 }
@@ -239,7 +242,19 @@ impl<E: Engine> SqlStore<E> {
         self.insert_facts(tx, &facts).await?;
         Self::write_calls(tx, writes, &self.env.keys).await?;
         Self::update_records(tx, writes).await?;
-        Self::move_outbox(tx, writes).await
+        Self::move_outbox(tx, writes).await?;
+        for channel in Channel::ALL {
+            let waits = writes.iter().any(|write| {
+                let after = &write.step.record;
+                after.channel == *channel
+                    && after.state == State::Accepted
+                    && write.before.record.state != State::Accepted
+            });
+            if waits {
+                E::notify(tx, channel.as_str()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// What the rules could not know: ids derived from a key, and the token's name.
@@ -409,7 +424,7 @@ impl<E: Engine> SqlStore<E> {
             .filter(|w| {
                 w.before.record.state != State::Accepted && w.step.record.state == State::Accepted
             })
-            .map(|w| outbox_row(&w.step.record))
+            .map(|w| outbox_row(&w.step.record, w.before.extra.semantics))
             .collect();
         Self::insert_outbox(tx, back).await
     }
@@ -419,7 +434,8 @@ impl<E: Engine> SqlStore<E> {
             return Ok(());
         }
         let mut batch = Batch::new(
-            "INSERT INTO outbox (record_id, channel, provider, created_at, due_at, expires_at) VALUES ",
+            "INSERT INTO outbox (record_id, channel, provider, created_at, due_at, expires_at, semantics)
+             VALUES ",
         );
         batch.rows(rows);
         Self::execute_batch(tx, batch).await.map(|_| ())
@@ -451,7 +467,7 @@ impl<E: Engine> SqlStore<E> {
     }
 }
 
-pub(super) fn outbox_row(record: &Record) -> Vec<Value> {
+pub(super) fn outbox_row(record: &Record, semantics: u32) -> Vec<Value> {
     vec![
         (&record.id).into(),
         record.channel.as_str().into(),
@@ -459,6 +475,7 @@ pub(super) fn outbox_row(record: &Record) -> Vec<Value> {
         record.created_at.into(),
         record.due_at.unwrap_or(record.updated_at).into(),
         record.expires_at.into(),
+        semantics.into(),
     ]
 }
 

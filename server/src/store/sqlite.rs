@@ -49,6 +49,8 @@ impl SqliteEngine {
             std::fs::create_dir_all(folder)
                 .map_err(|error| Error::Unavailable { source: Box::new(error) })?;
         }
+        make_private(options.get_filename())
+            .map_err(|error| Error::Unavailable { source: Box::new(error) })?;
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .min_connections(1)
@@ -65,6 +67,22 @@ impl SqliteEngine {
             .acquire_timeout(PATIENCE)
             .connect_lazy_with(options.create_if_missing(false).pragma("query_only", "ON"));
         Ok(Self { writer, readers, name })
+    }
+}
+
+/// Makes the file for its owner alone; its log beside it takes the same rights.
+fn make_private(file: &std::path::Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    match options.open(file) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -152,6 +170,22 @@ impl Engine for SqliteEngine {
             Self::query(&mut tx, "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations", Vec::new())
                 .await?;
         rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
+    }
+
+    async fn notify(_tx: &mut Self::Tx, _hint: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn next_hint(&self) -> Result<String, Error> {
+        std::future::pending().await
+    }
+
+    async fn time(&self) -> Result<Option<i64>, Error> {
+        Ok(None)
+    }
+
+    async fn has_unsafe_standby(&self) -> Result<bool, Error> {
+        Ok(false)
     }
 
     fn describe(&self) -> String {

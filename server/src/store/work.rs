@@ -18,6 +18,7 @@ use crate::domain::{Event, Illegal, Phase, PreCall, Step, TokenState};
 const CLAIM: Sql = locking!(
     "SELECT o.record_id FROM outbox o
      WHERE o.channel = $1 AND o.due_at <= $2 AND o.expires_at > $3
+       AND o.semantics BETWEEN $5 AND $6
        AND NOT EXISTS (SELECT 1 FROM freezes f WHERE f.ended_at IS NULL
            AND f.scope IN ('all', 'channel:' || o.channel, 'provider:' || o.provider))
        AND NOT EXISTS (SELECT 1 FROM provider_pauses p
@@ -29,6 +30,7 @@ const CLAIM: Sql = locking!(
 const CLAIM_REPLAYS: Sql = locking!(
     "SELECT r.id FROM records r
      WHERE r.replay_at <= $2 AND r.channel = $1 AND r.state = 'dispatch_unknown' AND r.expires_at > $3
+       AND r.semantics BETWEEN $5 AND $6
        AND NOT EXISTS (SELECT 1 FROM freezes f WHERE f.ended_at IS NULL
            AND f.scope IN ('all', 'channel:' || r.channel, 'provider:' || r.provider))
        AND NOT EXISTS (SELECT 1 FROM provider_pauses p
@@ -45,26 +47,31 @@ const CLAIM_READS: Sql = locking!(
             r.attempt_started_at, r.destination_ref, r.reset_ref, r.purpose, a.attempt_id, a.fingerprint
      FROM records r JOIN attempts a ON a.id = r.id AND a.attempt = r.attempt
      WHERE r.due_at <= $1 AND r.state IN ('dispatch_unknown', 'sent')
+       AND r.semantics BETWEEN $3 AND $4
      ORDER BY r.due_at, r.id LIMIT $2",
     "FOR UPDATE OF r SKIP LOCKED"
 );
 
 const LEASES_OVER: Sql = locking!(
     "SELECT id FROM records WHERE state = 'dispatching' AND lease_until <= $1
+       AND semantics BETWEEN $3 AND $4
      ORDER BY lease_until, id LIMIT $2",
     "FOR UPDATE SKIP LOCKED"
 );
 const QUEUE_OVER: Sql = locking!(
-    "SELECT record_id FROM outbox WHERE expires_at <= $1 ORDER BY expires_at, record_id LIMIT $2",
+    "SELECT record_id FROM outbox WHERE expires_at <= $1
+       AND semantics BETWEEN $3 AND $4 ORDER BY expires_at, record_id LIMIT $2",
     "FOR UPDATE SKIP LOCKED"
 );
 const UNKNOWN_OVER: Sql = locking!(
     "SELECT id FROM records WHERE state = 'dispatch_unknown' AND expires_at <= $1
+       AND semantics BETWEEN $3 AND $4
      ORDER BY expires_at, id LIMIT $2",
     "FOR UPDATE SKIP LOCKED"
 );
 const POLLS_OVER: Sql = locking!(
     "SELECT id FROM records WHERE state = 'sent' AND settled_at IS NULL AND poll_until <= $1
+       AND semantics BETWEEN $3 AND $4
      ORDER BY poll_until, id LIMIT $2",
     "FOR UPDATE SKIP LOCKED"
 );
@@ -82,6 +89,21 @@ fn token_state(stored: &Stored) -> TokenState {
 }
 
 impl<E: Engine> SqlStore<E> {
+    /// The lease semantics that this process understands, as the bounds of a range.
+    fn understood(&self) -> [Value; 2] {
+        let understands = &self.env.rules.understands;
+        [(*understands.start()).into(), (*understands.end()).into()]
+    }
+
+    /// What is written under semantics that we do not know is left to those who do.
+    fn understand(&self, stored: &Stored) -> Result<(), Error> {
+        if self.env.rules.understands.contains(&stored.extra.semantics) {
+            Ok(())
+        } else {
+            Err(Error::NotUnderstood { semantics: stored.extra.semantics })
+        }
+    }
+
     fn decide(&self, stored: &Stored, event: &Event, now: Stamp) -> Result<Step, Illegal> {
         let ctx = self.env.rules.ctx(&stored.record.provider, now, self.jitter());
         stored.record.apply(event, &ctx)
@@ -191,7 +213,8 @@ impl<E: Engine> SqlStore<E> {
 
     pub(super) async fn expire_queue(&self, tx: &mut E::Tx, most: usize) -> Result<usize, Error> {
         let last = self.env.clock.now().plus(self.env.rules.policy.margin);
-        let ids = Self::ids(tx, QUEUE_OVER, vec![last.into(), limit(most)]).await?;
+        let [from, to] = self.understood();
+        let ids = Self::ids(tx, QUEUE_OVER, vec![last.into(), limit(most), from, to]).await?;
         if ids.is_empty() {
             return Ok(0);
         }
@@ -224,6 +247,7 @@ impl<E: Engine> SqlStore<E> {
         let (id, attempt) = (row.text()?, row.count()?);
         let found = Self::load(tx, [id.as_str()]).await?;
         let Some(stored) = found.get(&id) else { return Ok(Weighed::Unmatched) };
+        self.understand(stored)?;
         let event = Event::Callback {
             attempt,
             seen: receipt.seen,
@@ -287,7 +311,8 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let now = self.env.clock.now();
         let last = now.plus(self.env.rules.policy.margin);
         let values = |most: usize| -> Vec<Value> {
-            vec![channel.as_str().into(), now.into(), last.into(), limit(most)]
+            let [from, to] = self.understood();
+            vec![channel.as_str().into(), now.into(), last.into(), limit(most), from, to]
         };
         let freezes = Self::active_freezes(&mut tx).await?;
         let fresh = Self::ids(&mut tx, CLAIM, values(most)).await?;
@@ -424,7 +449,9 @@ impl<E: Engine> Ledger for SqlStore<E> {
     async fn claim_reads(&self, most: usize, visible_after: i64) -> Result<Vec<ReadTask>, Error> {
         let mut tx = self.engine.begin().await?;
         let now = self.env.clock.now();
-        let rows = Self::query(&mut tx, CLAIM_READS, vec![now.into(), limit(most)]).await?;
+        let [from, to] = self.understood();
+        let values = vec![now.into(), limit(most), from, to];
+        let rows = Self::query(&mut tx, CLAIM_READS, values).await?;
         let mut tasks = Vec::with_capacity(rows.len());
         for mut row in rows {
             tasks.push(ReadTask {
@@ -492,7 +519,10 @@ impl<E: Engine> Ledger for SqlStore<E> {
     async fn sweep(&self, most: usize) -> Result<Swept, Error> {
         let mut tx = self.engine.begin().await?;
         let now = self.env.clock.now();
-        let over = || vec![now.into(), limit(most)];
+        let over = || {
+            let [from, to] = self.understood();
+            vec![now.into(), limit(most), from, to]
+        };
         let expired = self.expire_queue(&mut tx, most).await?;
         let ids = Self::ids(&mut tx, UNKNOWN_OVER, over()).await?;
         let unresolved = self.each(&mut tx, &ids, |_| Event::Expire { was_frozen: false }).await?;
@@ -509,6 +539,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let mut tx = self.engine.begin().await?;
         let found = Self::load(&mut tx, [id]).await?;
         let Some(stored) = found.get(id) else { return Ok(None) };
+        self.understand(stored)?;
         let freezes = Self::active_freezes(&mut tx).await?;
         let policy = &self.env.rules.policy;
         let event = Event::Cancel { actor: actor.to_owned() };
@@ -547,12 +578,17 @@ impl<E: Engine> Ledger for SqlStore<E> {
                         WHERE f.ended_at IS NULL
                           AND f.scope IN ('all', 'channel:' || o.channel, 'provider:' || o.provider))
                     UNION ALL
-                    SELECT MIN(r.replay_at) FROM records r
-                    WHERE r.replay_at IS NOT NULL AND r.channel = $1
+                    SELECT MIN(CASE WHEN p.paused_until > r.replay_at THEN p.paused_until
+                                    ELSE r.replay_at END)
+                    FROM records r LEFT JOIN provider_pauses p ON p.provider = r.provider
+                    WHERE r.replay_at IS NOT NULL AND r.channel = $1 AND r.expires_at > $2
                       AND NOT EXISTS (SELECT 1 FROM freezes f WHERE f.ended_at IS NULL
                         AND f.scope IN ('all', 'channel:' || r.channel, 'provider:' || r.provider))
                   ) AS waiting"),
-            vec![channel.as_str().into()],
+            vec![
+                channel.as_str().into(),
+                self.env.clock.now().plus(self.env.rules.policy.margin).into(),
+            ],
         )
         .await
     }

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::support::{Api, Answer, changed};
+use crate::support::{Answer, Api, changed};
 
 async fn at_once(api: &Api, event: &Value, times: usize) -> Vec<Answer> {
     join_all((0..times).map(|_| api.admit(event))).await
@@ -29,7 +29,10 @@ async fn a_first_admission_answers_the_record() {
     assert_eq!((&record["attempts"], &record["calls"]), (&json!(0), &json!(0)));
     assert_eq!(record["created_at"], crate::support::START);
     assert_eq!(record["expires_at"], event["expires_at"]);
-    assert_eq!((&record["settled"], &record["frozen"], &record["next"]), (&json!(false), &json!(false), &json!("wait")));
+    assert_eq!(
+        (&record["settled"], &record["frozen"], &record["next"]),
+        (&json!(false), &json!(false), &json!("wait"))
+    );
     assert_eq!(api.get(&format!("/v1/events/{}", first.id())).await.json(), record);
     assert_eq!(api.get("/v1/events?event_id=ev-1").await.json(), record);
 }
@@ -51,11 +54,17 @@ async fn a_hundred_of_the_same_at_once_are_one() {
 
     let other = changed(&api.event("2"), "idempotency_key", event["idempotency_key"].clone());
     for answer in at_once(&api, &other, 100).await {
-        assert_eq!((answer.status, answer.code().as_str()), (StatusCode::CONFLICT, "idempotency_conflict"));
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (StatusCode::CONFLICT, "idempotency_conflict")
+        );
     }
     let other = changed(&event, "idempotency_key", json!("key-9"));
     for answer in at_once(&api, &other, 100).await {
-        assert_eq!((answer.status, answer.code().as_str()), (StatusCode::CONFLICT, "event_conflict"));
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (StatusCode::CONFLICT, "event_conflict")
+        );
     }
     assert_eq!(api.count("records").await, 1);
     assert_eq!(api.get("/v1/events?event_id=ev-2").await.code(), "notification_not_found");
@@ -94,12 +103,17 @@ async fn key_and_event_answer_by_the_table() {
     ];
     for (key, event, status, code) in table {
         let answer = api.admit(&mixed(key, event)).await;
-        assert_eq!((answer.status.as_u16(), answer.code().as_str()), (status, code), "{key} {event}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (status, code),
+            "{key} {event}"
+        );
     }
     assert_eq!(api.admit(&first).await.id(), ids[0]);
     assert_eq!(api.admit(&second).await.id(), ids[1]);
     // A refused admission binds neither its key nor its event.
-    let late = changed(&changed(&first, "idempotency_key", json!("key-new")), "event_id", json!("ev-new"));
+    let late =
+        changed(&changed(&first, "idempotency_key", json!("key-new")), "event_id", json!("ev-new"));
     assert_eq!(api.admit(&late).await.status, StatusCode::ACCEPTED);
 }
 
@@ -127,7 +141,11 @@ async fn another_content_under_the_same_key_and_event_is_a_mismatch() {
     ];
     for (field, value) in other {
         let answer = api.admit(&changed(&full, field, value.clone())).await;
-        assert_eq!((answer.status.as_u16(), answer.code().as_str()), (409, "payload_mismatch"), "{field} {value}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (409, "payload_mismatch"),
+            "{field} {value}"
+        );
     }
     assert_eq!(api.admit(&full).await.id(), id);
     assert_eq!(api.get(&format!("/v1/events/{id}")).await.json()["channel"], "email");
@@ -197,10 +215,18 @@ async fn every_rule_of_a_field_is_kept_and_no_value_comes_back() {
     ];
     for (field, value, code) in table {
         let answer = api.admit(&changed(&api.event("1"), field, value.clone())).await;
-        assert_eq!((answer.status.as_u16(), answer.code().as_str()), (400, "invalid_event"), "{field} {value}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (400, "invalid_event"),
+            "{field} {value}"
+        );
         assert_eq!(answer.errors(), format!("{field}:{code}"), "{value}");
         let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        assert!(shown.is_empty() || !answer.text.contains(shown.trim()) || shown.trim().is_empty(), "{shown}: {}", answer.text);
+        assert!(
+            shown.is_empty() || !answer.text.contains(shown.trim()) || shown.trim().is_empty(),
+            "{shown}: {}",
+            answer.text
+        );
     }
     for field in ["event_id", "idempotency_key", "destination_ref", "reset_ref", "expires_at"] {
         let answer = api.admit(&changed(&api.event("1"), field, Value::Null)).await;
@@ -227,7 +253,12 @@ async fn the_limits_of_a_lifetime_are_inclusive() {
 async fn bytes_that_are_no_strict_object_are_refused() {
     let api = Api::new().await;
     let good = serde_json::to_string(&api.event("1")).unwrap();
-    let deep = format!("{},\"x\":{}{}}}", good.trim_end_matches('}'), "[".repeat(4_000), "]".repeat(4_000));
+    let deep = format!(
+        "{},\"x\":{}{}}}",
+        good.trim_end_matches('}'),
+        "[".repeat(4_000),
+        "]".repeat(4_000)
+    );
     let mut bad_utf8 = good.clone().into_bytes();
     let at = good.find("dest-1").unwrap();
     bad_utf8[at] = 0xff;
@@ -245,13 +276,20 @@ async fn bytes_that_are_no_strict_object_are_refused() {
         (bad_utf8, "body:not_utf8"),
         (deep.into_bytes(), "x:unknown_field"),
         (good.replacen('{', "{\"event_id\":\"ev-0\",", 1).into_bytes(), "event_id:duplicate_field"),
-        (good.replacen('{', "{\"event\\u005fid\":\"ev-1\",", 1).into_bytes(), "event_id:duplicate_field"),
+        (
+            good.replacen('{', "{\"event\\u005fid\":\"ev-1\",", 1).into_bytes(),
+            "event_id:duplicate_field",
+        ),
         (good.replacen('{', "{\"x\":{\"a\":1,\"a\":2},", 1).into_bytes(), "x:unknown_field"),
     ];
     for (bytes, errors) in table {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
         let answer = api.admit_raw(bytes).await;
-        assert_eq!((answer.status.as_u16(), answer.code().as_str()), (400, "invalid_event"), "{shown}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (400, "invalid_event"),
+            "{shown}"
+        );
         assert_eq!(answer.errors(), errors, "{shown}");
     }
     let padded = |length: usize| format!("{good}{}", " ".repeat(length - good.len()));
@@ -276,7 +314,10 @@ async fn a_later_request_of_the_same_window_and_token_converges() {
     let first = api.admit(&with_token("1", "ab")).await;
     assert!(!first.is_replay());
     let second = api.admit(&with_token("2", "ab")).await;
-    assert_eq!((second.status, second.id(), second.is_replay()), (StatusCode::ACCEPTED, first.id(), true));
+    assert_eq!(
+        (second.status, second.id(), second.is_replay()),
+        (StatusCode::ACCEPTED, first.id(), true)
+    );
     assert_eq!(second.json()["event_id"], "ev-1");
     // Its key and event are aliases now, unique like the first ones.
     assert_eq!(api.get("/v1/events?event_id=ev-2").await.id(), first.id());
@@ -313,7 +354,8 @@ async fn a_later_request_of_the_same_window_and_token_converges() {
 #[tokio::test]
 async fn without_tokens_the_link_decides() {
     let api = Api::new().await;
-    let with_link = |name: &str, link: &str| changed(&windowed(&api, name), "reset_ref", json!(link));
+    let with_link =
+        |name: &str, link: &str| changed(&windowed(&api, name), "reset_ref", json!(link));
     let first = api.admit(&with_link("1", "rst-1")).await.id();
     assert_eq!(api.admit(&with_link("2", "rst-1")).await.id(), first);
     assert_eq!(api.admit(&with_link("3", "rst-2")).await.code(), "request_window_conflict");
@@ -327,11 +369,17 @@ async fn what_is_known_is_answered_after_its_time() {
     api.clock.advance(Duration::from_secs(86_400));
     let again = api.admit(&event).await;
     assert_eq!((again.status, again.id()), (StatusCode::ACCEPTED, id));
-    assert_eq!(api.admit(&changed(&event, "reset_ref", json!("rst-2"))).await.code(), "payload_mismatch");
+    assert_eq!(
+        api.admit(&changed(&event, "reset_ref", json!("rst-2"))).await.code(),
+        "payload_mismatch"
+    );
     let late = changed(&event, "event_id", json!("ev-2"));
     assert_eq!(api.admit(&late).await.code(), "idempotency_conflict");
     // Only what is new is judged by its time.
-    assert_eq!(api.admit(&changed(&late, "idempotency_key", json!("key-2"))).await.errors(), "expires_at:past");
+    assert_eq!(
+        api.admit(&changed(&late, "idempotency_key", json!("key-2"))).await.errors(),
+        "expires_at:past"
+    );
 }
 
 #[tokio::test]
@@ -342,7 +390,10 @@ async fn a_purged_event_is_gone() {
     sqlx::query("UPDATE admissions SET purged_at = 1").execute(&api.db).await.unwrap();
     let answer = api.admit(&event).await;
     assert_eq!((answer.status.as_u16(), answer.code().as_str()), (410, "event_purged"));
-    assert_eq!(api.admit(&changed(&event, "reset_ref", json!("rst-2"))).await.code(), "payload_mismatch");
+    assert_eq!(
+        api.admit(&changed(&event, "reset_ref", json!("rst-2"))).await.code(),
+        "payload_mismatch"
+    );
     assert_eq!(api.count("outbox").await, 1);
 }
 
@@ -366,8 +417,12 @@ async fn the_first_twenty_replays_and_conflicts_are_facts() {
     let last = timeline["facts"].as_array().unwrap().last().unwrap().clone();
     assert_eq!((&last["kind"], &last["detail"]["count"]), (&json!("admission_replay"), &json!(6)));
     assert_eq!(last["actor"], format!("client:{}", api.client_id));
-    let seqs: Vec<u64> =
-        timeline["facts"].as_array().unwrap().iter().map(|fact| fact["seq"].as_u64().unwrap()).collect();
+    let seqs: Vec<u64> = timeline["facts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fact| fact["seq"].as_u64().unwrap())
+        .collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
 }
 
@@ -404,7 +459,10 @@ async fn nothing_of_the_token_or_the_key_is_kept() {
     assert_eq!(token_id, api.env.keys.token_id(&token_hash));
     assert!(!timeline.text.contains(&token_hash));
     sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&api.db).await.unwrap();
-    let row: String = sqlx::query_scalar("SELECT group_concat(quote(secret_hash)) FROM clients").fetch_one(&api.db).await.unwrap();
+    let row: String = sqlx::query_scalar("SELECT group_concat(quote(secret_hash)) FROM clients")
+        .fetch_one(&api.db)
+        .await
+        .unwrap();
     let secret = api.key.rsplit('_').next().unwrap();
     assert!(!row.contains(secret));
     for table in ["records", "facts", "admissions", "outbox"] {

@@ -20,7 +20,8 @@ async fn the_schema_accepts_what_the_server_accepts_and_nothing_else() {
     assert_eq!(document["additionalProperties"], false);
     for (n, example) in document["examples"].as_array().unwrap().iter().enumerate() {
         schema::check(&document, example).unwrap();
-        let answer = api.admit(&changed(example, "expires_at", json!("2026-09-21T14:30:00Z"))).await;
+        let answer =
+            api.admit(&changed(example, "expires_at", json!("2026-09-21T14:30:00Z"))).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED, "example {n}: {}", answer.text);
     }
     let base = api.event("base");
@@ -73,7 +74,12 @@ async fn the_schema_accepts_what_the_server_accepts_and_nothing_else() {
         let event = changed(&event, field, value.clone());
         let answer = api.admit(&event).await;
         let accepts = schema::check(&document, &event);
-        assert_eq!(answer.status == StatusCode::ACCEPTED, accepts.is_ok(), "{field} {value}: {accepts:?} {}", answer.text);
+        assert_eq!(
+            answer.status == StatusCode::ACCEPTED,
+            accepts.is_ok(),
+            "{field} {value}: {accepts:?} {}",
+            answer.text
+        );
     }
     let alone = changed(&base, "request_window", json!("w"));
     assert!(schema::check(&document, &alone).is_err());
@@ -98,7 +104,11 @@ fn operations(document: &Value) -> Vec<(Method, String, Value)> {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             if method != "parameters" {
-                found.push((method.to_uppercase().parse().unwrap(), path.clone(), operation.clone()));
+                found.push((
+                    method.to_uppercase().parse().unwrap(),
+                    path.clone(),
+                    operation.clone(),
+                ));
             }
         }
     }
@@ -147,7 +157,10 @@ async fn the_openapi_document_lists_what_is_there() {
             .replace("{scope}", "all")
             .replace("{provider}", "fake");
         let answer = api.send(request(Some(&api.key), method.clone(), &place, None)).await;
-        assert!(!["not_found", "method_not_allowed"].contains(&json_code(&answer.text).as_str()), "{method} {path}");
+        assert!(
+            !["not_found", "method_not_allowed"].contains(&json_code(&answer.text).as_str()),
+            "{method} {path}"
+        );
         let status = answer.status.as_u16().to_string();
         assert!(operation["responses"].get(&status).is_some(), "{method} {path} answers {status}");
     }

@@ -12,7 +12,8 @@ use http::{Method, Request, StatusCode};
 use serde_json::json;
 use server::domain::{Lookup, Verdict};
 use server::providers::{
-    CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query, Reading, Receipt,
+    CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query, Reading,
+    Receipt,
 };
 
 use crate::support::{Api, request};
@@ -44,18 +45,36 @@ async fn each_call_needs_a_key_with_its_scope() {
         key
     };
     let unknown = api.key.replacen(&api.client_id, "000000000000", 1);
-    let strangers = [None, Some("wrong"), Some(&*revoked), Some(&*other), Some(&*unknown), Some("so_"), Some("")];
+    let strangers = [
+        None,
+        Some("wrong"),
+        Some(&*revoked),
+        Some(&*other),
+        Some(&*unknown),
+        Some("so_"),
+        Some(""),
+    ];
     for (method, path, scope) in calls(&id) {
         for key in strangers {
             let answer = api.call_as(key, method.clone(), &path, None).await;
-            assert_eq!((answer.status.as_u16(), answer.code().as_str()), (401, "unauthorized"), "{method} {path} {key:?}");
+            assert_eq!(
+                (answer.status.as_u16(), answer.code().as_str()),
+                (401, "unauthorized"),
+                "{method} {path} {key:?}"
+            );
             assert_eq!(answer.headers["www-authenticate"], "Bearer");
         }
-        let others: Vec<&str> =
-            ["admit", "status", "consume", "cancel", "freeze"].into_iter().filter(|s| *s != scope).collect();
+        let others: Vec<&str> = ["admit", "status", "consume", "cancel", "freeze"]
+            .into_iter()
+            .filter(|s| *s != scope)
+            .collect();
         let key = api.key_with(&others).await;
         let answer = api.call_as(Some(&key), method.clone(), &path, None).await;
-        assert_eq!((answer.status.as_u16(), answer.code().as_str()), (403, "forbidden"), "{method} {path}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (403, "forbidden"),
+            "{method} {path}"
+        );
         assert_eq!(answer.json()["scope"], scope);
         let key = api.key_with(&[scope]).await;
         let answer = api.call_as(Some(&key), method.clone(), &path, None).await;
@@ -83,24 +102,44 @@ async fn size_comes_first_then_the_key_then_the_type_then_the_text() {
     let key = Some(api.key.as_str());
     assert_eq!(api.send(post(None, "text/plain", large.clone())).await.code(), "event_too_large");
     assert_eq!(api.send(post(None, "text/plain", b"x".to_vec())).await.code(), "unauthorized");
-    assert_eq!(api.send(post(key, "text/plain", b"x".to_vec())).await.code(), "unsupported_media_type");
-    assert_eq!(api.send(post(key, "application/json", b"x".to_vec())).await.code(), "invalid_event");
+    assert_eq!(
+        api.send(post(key, "text/plain", b"x".to_vec())).await.code(),
+        "unsupported_media_type"
+    );
+    assert_eq!(
+        api.send(post(key, "application/json", b"x".to_vec())).await.code(),
+        "invalid_event"
+    );
     assert_eq!(api.send(post(key, "application/json", large)).await.code(), "event_too_large");
-    for media in ["application/x-www-form-urlencoded", "application/json; charset=utf-16", "multipart/form-data"] {
-        assert_eq!(api.send(post(key, media, b"{}".to_vec())).await.code(), "unsupported_media_type", "{media}");
+    for media in [
+        "application/x-www-form-urlencoded",
+        "application/json; charset=utf-16",
+        "multipart/form-data",
+    ] {
+        assert_eq!(
+            api.send(post(key, media, b"{}".to_vec())).await.code(),
+            "unsupported_media_type",
+            "{media}"
+        );
     }
     let good = serde_json::to_vec(&api.event("1")).unwrap();
     let mut untyped = post(key, "application/json", good.clone());
     untyped.headers_mut().remove("content-type");
     assert_eq!(api.send(untyped).await.status, StatusCode::ACCEPTED);
-    assert_eq!(api.send(post(key, "application/json;charset=UTF-8", good)).await.status, StatusCode::ACCEPTED);
+    assert_eq!(
+        api.send(post(key, "application/json;charset=UTF-8", good)).await.status,
+        StatusCode::ACCEPTED
+    );
 }
 
 #[tokio::test]
 async fn a_promised_or_streamed_excess_is_refused_and_a_slow_body_ends() {
     let api = Api::new().await;
     let post = |body: Body| {
-        Request::post("/v1/events").header("authorization", format!("Bearer {}", api.key)).body(body).unwrap()
+        Request::post("/v1/events")
+            .header("authorization", format!("Bearer {}", api.key))
+            .body(body)
+            .unwrap()
     };
     let mut promised = post(Body::empty());
     promised.headers_mut().insert("content-length", "99999999".parse().unwrap());
@@ -175,7 +214,9 @@ async fn a_request_id_is_ours_and_new_each_time() {
     get.headers_mut().insert("x-request-id", "from-outside".parse().unwrap());
     let first = api.send(get).await;
     let second = api.get("/v1/freezes").await;
-    let id = |answer: &crate::support::Answer| answer.headers["x-request-id"].to_str().unwrap().to_owned();
+    let id = |answer: &crate::support::Answer| {
+        answer.headers["x-request-id"].to_str().unwrap().to_owned()
+    };
     assert_eq!(id(&first).len(), 36);
     assert_ne!(id(&first), "from-outside");
     assert_ne!(id(&first), id(&second));

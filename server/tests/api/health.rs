@@ -48,7 +48,9 @@ async fn ready(probes: &Probes) -> (StatusCode, Vec<String>) {
         .unwrap()
         .iter()
         .filter(|line| line["ok"] == false)
-        .map(|line| format!("{}={}", line["check"].as_str().unwrap(), line["detail"].as_str().unwrap()))
+        .map(|line| {
+            format!("{}={}", line["check"].as_str().unwrap(), line["detail"].as_str().unwrap())
+        })
         .collect();
     (status, failing)
 }
@@ -141,13 +143,46 @@ async fn metrics_have_every_name_at_zero_and_only_known_labels() {
     let used: BTreeSet<String> = text
         .lines()
         .filter(|line| !line.starts_with('#'))
-        .flat_map(|line| label.captures_iter(line).map(|found| found[1].to_owned()).collect::<Vec<_>>())
+        .flat_map(|line| {
+            label.captures_iter(line).map(|found| found[1].to_owned()).collect::<Vec<_>>()
+        })
         .collect();
     for name in &used {
         assert!(LABELS.contains(&name.as_str()) || name == "le", "{name}");
     }
     for id in ["ev-1", "key-1", "dest-1", "rst-1", &api.client_id] {
         assert!(!text.contains(id), "{id}");
+    }
+}
+
+fn sources(folder: &std::path::Path, texts: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, texts);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            texts.push(std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_metric_in_the_code_is_there_before_it_is_first_counted() {
+    let api = Api::new().await;
+    let (_, text) = get(&probes(&api), "/metrics").await;
+    let mut texts = Vec::new();
+    sources(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut texts);
+    let name = Regex::new("(?s)(?:counter|gauge)!\\(\\s*\"(sendonce_[a-z_]+)\"").unwrap();
+    let names: BTreeSet<String> = texts
+        .iter()
+        .flat_map(|text| {
+            name.captures_iter(text).map(|found| found[1].to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(names.len() >= 5, "{names:?}");
+    for name in names {
+        assert!(text.contains(&format!("# HELP {name} ")), "{name} has no help");
+        assert!(text.lines().any(|line| line.starts_with(&name)), "{name}");
     }
 }
 

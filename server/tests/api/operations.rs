@@ -40,14 +40,32 @@ async fn what_is_no_id_of_ours_is_not_found() {
     let mut event = api.event("1");
     event["event_id"] = json!(uuid);
     let id = api.admit(&event).await.id();
-    for odd in ["nope", uuid, "%2e%2e", "a%20b", "%00", "%ff", "user%40example.com", &id.to_uppercase(), "'--"] {
+    for odd in [
+        "nope",
+        uuid,
+        "%2e%2e",
+        "a%20b",
+        "%00",
+        "%ff",
+        "user%40example.com",
+        &id.to_uppercase(),
+        "'--",
+    ] {
         for path in [format!("/v1/events/{odd}"), format!("/v1/events/{odd}/timeline")] {
             let answer = api.get(&path).await;
-            assert_eq!((answer.status.as_u16(), answer.code().as_str()), (404, "notification_not_found"), "{path}");
+            assert_eq!(
+                (answer.status.as_u16(), answer.code().as_str()),
+                (404, "notification_not_found"),
+                "{path}"
+            );
             assert!(!answer.text.contains("example"));
         }
         let path = format!("/v1/events/{odd}/cancel");
-        assert_eq!(api.call(Method::POST, &path, None).await.code(), "notification_not_found", "{path}");
+        assert_eq!(
+            api.call(Method::POST, &path, None).await.code(),
+            "notification_not_found",
+            "{path}"
+        );
     }
     for odd in ["nope", "a%20b", "user%40example.com", "", "%2B15550100001"] {
         let answer = api.get(&format!("/v1/events?event_id={odd}")).await;
@@ -91,7 +109,10 @@ async fn an_event_is_taken_back_until_it_is_sent() {
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
         let record = answer.json();
         schema::check(&server::http::schema::record(), &record).unwrap();
-        assert_eq!((&record["state"], &record["reason"]), (&json!("failed_final"), &json!("cancelled")));
+        assert_eq!(
+            (&record["state"], &record["reason"]),
+            (&json!("failed_final"), &json!("cancelled"))
+        );
         assert_eq!((&record["settled"], &record["calls"]), (&json!(true), &json!(0)));
     }
     assert_eq!(api.kinds(&id).await.len(), 2);
@@ -117,10 +138,13 @@ async fn an_event_is_taken_back_until_it_is_sent() {
 async fn a_freeze_holds_its_scope_and_keeps_its_first_actor() {
     let api = Api::new().await;
     let other = api.key_with(&["freeze"]).await;
-    for scope in ["all", "channel:sms", "channel:email", "provider:fake", "provider%3Ademo", "channel%3asms"] {
+    for scope in
+        ["all", "channel:sms", "channel:email", "provider:fake", "provider%3Ademo", "channel%3asms"]
+    {
         let path = format!("/v1/freezes/{scope}");
         let plain = scope.replace("%3A", ":").replace("%3a", ":");
-        let body = json!({ "reason": "provider outage INC-2291", "review_at": "2026-09-21T15:00:00Z" });
+        let body =
+            json!({ "reason": "provider outage INC-2291", "review_at": "2026-09-21T15:00:00Z" });
         let first = api.call(Method::PUT, &path, Some(body)).await;
         assert_eq!(first.status, StatusCode::OK, "{}", first.text);
         schema::check(&server::http::schema::freeze(), &first.json()).unwrap();
@@ -129,8 +153,9 @@ async fn a_freeze_holds_its_scope_and_keeps_its_first_actor() {
         assert_eq!(first.json()["since"], crate::support::START);
         assert_eq!(first.json()["review_at"], "2026-09-21T15:00:00.000000Z");
         assert_eq!(first.json()["in_flight"], 0);
-        let again =
-            api.call_as(Some(&other), Method::PUT, &path, Some(json!({ "reason": "another" }))).await;
+        let again = api
+            .call_as(Some(&other), Method::PUT, &path, Some(json!({ "reason": "another" })))
+            .await;
         assert_eq!(again.json(), first.json());
         let listed = api.get("/v1/freezes").await.json();
         assert!(listed["freezes"].as_array().unwrap().contains(&first.json()));
@@ -141,11 +166,25 @@ async fn a_freeze_holds_its_scope_and_keeps_its_first_actor() {
         assert_eq!(api.get("/v1/freezes").await.json(), json!({ "freezes": [] }));
     }
     let body = json!({ "reason": "check" });
-    for scope in ["nope", "ALL", "channel:push", "provider:nope", "channel:", "provider", "seller:1", "%ff", "provider:a:b"] {
+    for scope in [
+        "nope",
+        "ALL",
+        "channel:push",
+        "provider:nope",
+        "channel:",
+        "provider",
+        "seller:1",
+        "%ff",
+        "provider:a:b",
+    ] {
         let path = format!("/v1/freezes/{scope}");
         for (method, body) in [(Method::PUT, Some(body.clone())), (Method::DELETE, None)] {
             let answer = api.call(method, &path, body).await;
-            assert_eq!((answer.status.as_u16(), answer.code().as_str()), (404, "scope_not_found"), "{path}");
+            assert_eq!(
+                (answer.status.as_u16(), answer.code().as_str()),
+                (404, "scope_not_found"),
+                "{path}"
+            );
         }
     }
 }
@@ -156,7 +195,10 @@ async fn a_provider_that_was_taken_out_can_still_be_reopened() {
     api.store.freeze("provider:old", "client:x", "check", None).await.unwrap();
     let gone = api.call(Method::DELETE, "/v1/freezes/provider:old", None).await;
     assert_eq!(gone.status, StatusCode::NO_CONTENT);
-    assert_eq!(api.call(Method::DELETE, "/v1/freezes/provider:old", None).await.code(), "scope_not_found");
+    assert_eq!(
+        api.call(Method::DELETE, "/v1/freezes/provider:old", None).await.code(),
+        "scope_not_found"
+    );
 }
 
 #[tokio::test]
@@ -167,13 +209,20 @@ async fn a_reason_is_needed_and_names_nobody() {
         (json!({ "reason": "ask user@example.com" }), "reason:personal_data"),
         (json!({ "reason": "call +1 555 010 0001" }), "reason:personal_data"),
         (json!({ "reason": "x".repeat(501) }), "reason:too_long"),
-        (json!({ "reason": 7, "review_at": "soon", "who": "me" }), "reason:wrong_type review_at:not_rfc3339 who:unknown_field"),
+        (
+            json!({ "reason": 7, "review_at": "soon", "who": "me" }),
+            "reason:wrong_type review_at:not_rfc3339 who:unknown_field",
+        ),
         (json!({ "reason": "x", "review_at": "2026-09-21T14:13:20Z" }), "review_at:past"),
     ] {
         let answer = api.call(Method::PUT, "/v1/freezes/all", Some(body)).await;
         assert_eq!((answer.status.as_u16(), answer.code().as_str()), (400, "invalid_request"));
         assert_eq!(answer.errors(), errors);
-        assert!(!answer.text.contains("555") && !answer.text.contains("example.com"), "{}", answer.text);
+        assert!(
+            !answer.text.contains("555") && !answer.text.contains("example.com"),
+            "{}",
+            answer.text
+        );
     }
     assert_eq!(api.get("/v1/freezes").await.json(), json!({ "freezes": [] }));
 }
@@ -188,6 +237,9 @@ async fn what_is_frozen_is_admitted_shown_and_not_claimed() {
     assert!(send_all(&api, Channel::Sms).await.is_empty());
     assert_eq!(send_all(&api, Channel::Email).await.len(), 1);
     api.call(Method::DELETE, "/v1/freezes/channel:sms", None).await;
-    assert_eq!(api.get(&format!("/v1/events/{}", sms.id())).await.json()["frozen"], Value::Bool(false));
+    assert_eq!(
+        api.get(&format!("/v1/events/{}", sms.id())).await.json()["frozen"],
+        Value::Bool(false)
+    );
     assert_eq!(send_all(&api, Channel::Sms).await.len(), 1);
 }

@@ -14,7 +14,10 @@ pub fn check_in(root: &Value, schema: &Value, value: &Value) -> Result<(), Strin
     for (keyword, rule) in keywords {
         let holds = match keyword.as_str() {
             "$schema" | "$id" | "title" | "description" | "examples" | "default" => true,
-            "format" => rule != "date-time" || value.as_str().is_none_or(|t| app::model::Stamp::parse(t).is_ok()),
+            "format" => {
+                rule != "date-time"
+                    || value.as_str().is_none_or(|t| app::model::Stamp::parse(t).is_ok())
+            }
             "$ref" => {
                 let pointer = rule.as_str().unwrap().trim_start_matches('#');
                 let target = root.pointer(pointer).ok_or_else(|| format!("no {pointer}"))?;
@@ -32,9 +35,15 @@ pub fn check_in(root: &Value, schema: &Value, value: &Value) -> Result<(), Strin
             },
             "enum" => rule.as_array().unwrap().contains(value),
             "const" => rule == value,
-            "pattern" => value.as_str().is_none_or(|text| Regex::new(rule.as_str().unwrap()).unwrap().is_match(text)),
-            "minLength" => value.as_str().is_none_or(|text| text.chars().count() as u64 >= rule.as_u64().unwrap()),
-            "maxLength" => value.as_str().is_none_or(|text| text.chars().count() as u64 <= rule.as_u64().unwrap()),
+            "pattern" => value
+                .as_str()
+                .is_none_or(|text| Regex::new(rule.as_str().unwrap()).unwrap().is_match(text)),
+            "minLength" => value
+                .as_str()
+                .is_none_or(|text| text.chars().count() as u64 >= rule.as_u64().unwrap()),
+            "maxLength" => value
+                .as_str()
+                .is_none_or(|text| text.chars().count() as u64 <= rule.as_u64().unwrap()),
             "minimum" => value.as_f64().is_none_or(|number| number >= rule.as_f64().unwrap()),
             "maximum" => value.as_f64().is_none_or(|number| number <= rule.as_f64().unwrap()),
             "not" => check_in(root, rule, value).is_err(),
@@ -45,12 +54,19 @@ pub fn check_in(root: &Value, schema: &Value, value: &Value) -> Result<(), Strin
                 true
             }
             "required" => value.as_object().is_none_or(|object| {
-                rule.as_array().unwrap().iter().all(|name| object.contains_key(name.as_str().unwrap()))
+                rule.as_array()
+                    .unwrap()
+                    .iter()
+                    .all(|name| object.contains_key(name.as_str().unwrap()))
             }),
             "dependentRequired" => value.as_object().is_none_or(|object| {
                 rule.as_object().unwrap().iter().all(|(name, needs)| {
                     !object.contains_key(name)
-                        || needs.as_array().unwrap().iter().all(|n| object.contains_key(n.as_str().unwrap()))
+                        || needs
+                            .as_array()
+                            .unwrap()
+                            .iter()
+                            .all(|n| object.contains_key(n.as_str().unwrap()))
                 })
             }),
             "properties" => {

@@ -1,6 +1,6 @@
 //! One server without its loops: the router, its store, and the file behind it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ use server::keys::Keys;
 use server::outbox::Wakeups;
 use server::providers::net::HttpTransport;
 use server::providers::{Provider, Registry};
-use server::store::{self, Env, Rules, Store};
+use server::store::{self, Env, Store};
 use sqlx::sqlite::SqlitePool;
 use tower::ServiceExt as _;
 
@@ -116,7 +116,10 @@ impl Api {
     }
 
     /// With some lines of the configuration changed, or with these providers and no others.
-    pub async fn with(changes: &[(&str, &str)], instead: BTreeMap<String, Arc<dyn Provider>>) -> Self {
+    pub async fn with(
+        changes: &[(&str, &str)],
+        instead: BTreeMap<String, Arc<dyn Provider>>,
+    ) -> Self {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let dir = std::env::temp_dir().join(format!("sendonce-api-{}", entropy.hex(8)));
         std::fs::create_dir_all(&dir).unwrap();
@@ -131,21 +134,18 @@ impl Api {
         let registry = if instead.is_empty() {
             let mut config = config.clone();
             config.server.data_dir = dir.clone();
-            server::providers::build(&config, Arc::clone(&dyn_clock), Arc::clone(&entropy), transport)
-                .await
-                .unwrap()
+            server::providers::build(
+                &config,
+                Arc::clone(&dyn_clock),
+                Arc::clone(&entropy),
+                transport,
+            )
+            .await
+            .unwrap()
         } else {
             Registry::of(instead)
         };
-        let facing: HashMap<_, _> = registry
-            .iter()
-            .map(|(name, provider)| (name.to_owned(), provider.capability().facing()))
-            .collect();
-        let rules = Rules {
-            policy: config.policy(),
-            facing,
-            release_per_second: config.dispatch.release_per_second,
-        };
+        let rules = server::node::rules(&config, Some(&registry));
         let env = Env {
             clock: Arc::clone(&dyn_clock),
             entropy: Arc::clone(&entropy),
@@ -155,14 +155,21 @@ impl Api {
         let url = format!("sqlite://{}/sendonce.db", dir.display());
         let store = store::open(&url, env.clone()).await.unwrap();
         store.migrate().await.unwrap();
-        let scopes: Vec<String> =
-            ["admit", "status", "cancel", "freeze"].iter().map(|scope| (*scope).to_owned()).collect();
+        let scopes: Vec<String> = ["admit", "status", "cancel", "freeze"]
+            .iter()
+            .map(|scope| (*scope).to_owned())
+            .collect();
         let (client, key) = add_client(&*store, &*entropy, "test", &scopes).await.unwrap();
         let wakeups = Wakeups::default();
         let registry = Arc::new(registry);
         let state = ApiState {
             store: Arc::clone(&store),
-            admission: Arc::new(AdmissionService::new(Arc::clone(&store), &env, &config, wakeups.clone())),
+            admission: Arc::new(AdmissionService::new(
+                Arc::clone(&store),
+                &env,
+                &config,
+                wakeups.clone(),
+            )),
             registry: Arc::clone(&registry),
             wakeups,
             clock: dyn_clock,
@@ -282,7 +289,12 @@ pub fn changed(event: &Value, field: &str, value: Value) -> Value {
     event
 }
 
-pub fn request(key: Option<&str>, method: Method, path: &str, body: Option<Vec<u8>>) -> Request<Body> {
+pub fn request(
+    key: Option<&str>,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> Request<Body> {
     let mut request = Request::builder().method(method).uri(path);
     if let Some(key) = key {
         request = request.header("authorization", format!("Bearer {key}"));

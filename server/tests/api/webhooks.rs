@@ -30,7 +30,9 @@ fn receipt(attempt_id: &str, state: &str) -> Value {
 fn counted(outcome: &str) -> f64 {
     let line = format!("sendonce_callbacks_total{{provider=\"fake\",outcome=\"{outcome}\"}} ");
     let text = metrics().render();
-    text.lines().find_map(|text| text.strip_prefix(&line)).map_or(0.0, |value| value.parse().unwrap())
+    text.lines()
+        .find_map(|text| text.strip_prefix(&line))
+        .map_or(0.0, |value| value.parse().unwrap())
 }
 
 fn is_taken(answer: &Answer) {
@@ -45,18 +47,24 @@ async fn a_verified_callback_is_weighed_once() {
     let claim = send_all(&api, Channel::Sms).await.remove(0);
     let now = api.env.clock.now();
     let delivered = receipt(&claim.attempt_id, "delivered");
-    let (kept, duplicate, unmatched) = (counted("kept"), counted("duplicate"), counted("unmatched"));
+    let (kept, duplicate, unmatched) =
+        (counted("kept"), counted("duplicate"), counted("unmatched"));
     is_taken(&api.send(signed(WEBHOOK_KEY, now, &delivered)).await);
     let record = api.get(&format!("/v1/events/{id}")).await.json();
-    assert_eq!((&record["state"], &record["reason"]), (&json!("delivered"), &json!("delivery_evidence")));
+    assert_eq!(
+        (&record["state"], &record["reason"]),
+        (&json!("delivered"), &json!("delivery_evidence"))
+    );
     is_taken(&api.send(signed(WEBHOOK_KEY, now, &delivered)).await);
-    is_taken(&api.send(signed(WEBHOOK_KEY, now, &receipt("ffffffffffffffffffffffffffffffff", "failed"))).await);
+    is_taken(
+        &api.send(signed(WEBHOOK_KEY, now, &receipt("ffffffffffffffffffffffffffffffff", "failed")))
+            .await,
+    );
     assert!(counted("kept") >= kept + 1.0);
     assert!(counted("duplicate") >= duplicate + 1.0);
     assert!(counted("unmatched") >= unmatched + 1.0);
-    let callbacks = || async {
-        api.kinds(&id).await.iter().filter(|kind| *kind == "callback").count()
-    };
+    let callbacks =
+        || async { api.kinds(&id).await.iter().filter(|kind| *kind == "callback").count() };
     assert_eq!(callbacks().await, 1);
     // Later and contradicting: kept as a fact, changes nothing.
     is_taken(&api.send(signed(WEBHOOK_KEY, now, &receipt(&claim.attempt_id, "failed"))).await);
@@ -76,7 +84,8 @@ async fn what_does_not_verify_changes_nothing() {
     let mut unsigned = signed(WEBHOOK_KEY, now, &body);
     unsigned.headers_mut().remove("sendonce-signature");
     let mut other_body = signed(WEBHOOK_KEY, now, &body);
-    *other_body.body_mut() = Body::from(serde_json::to_vec(&receipt(&claim.attempt_id, "failed")).unwrap());
+    *other_body.body_mut() =
+        Body::from(serde_json::to_vec(&receipt(&claim.attempt_id, "failed")).unwrap());
     let refused = counted("refused");
     for request in [
         unsigned,
