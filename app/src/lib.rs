@@ -1,7 +1,9 @@
 //! The browser bundle, and the words that browser and server share.
 
 #[cfg(not(erase_components))]
-compile_error!("build with `--cfg erase_components` (see .cargo/config.toml): server and browser must agree on it");
+compile_error!(
+    "build with `--cfg erase_components` (see .cargo/config.toml): server and browser must agree on it"
+);
 #[cfg(all(feature = "hydrate", feature = "ssr"))]
 compile_error!("`hydrate` is the browser, `ssr` the server: never both");
 

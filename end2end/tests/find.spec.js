@@ -108,6 +108,11 @@ test("the zone switch prints its zone, everywhere, and is remembered", async ({ 
 
   // Still so after a refresh of the page by itself and after the next load.
   await expectLive(page);
+  const before = await page.locator("time[data-asof]").getAttribute("datetime");
+  await page.getByLabel("Refresh").selectOption("2 s");
+  await expect(page.locator("time[data-asof]")).not.toHaveAttribute("datetime", before);
+  expect(new Set(await page.locator("[data-zone]").allInnerTexts())).toEqual(new Set([zones[0]]));
+  await expect(row).toContainText(local);
   await page.goto("/events");
   expect(new Set(await page.locator("[data-zone]").allInnerTexts())).toEqual(new Set([zones[0]]));
   await page.getByText("UTC", { exact: true }).first().click();

@@ -58,29 +58,42 @@ test("Off pauses it, and picking a pace again catches up; the choice is remember
   await other.getByLabel("Refresh").selectOption("Live");
   await expect(other.getByRole("link", { name: event.event_id, exact: true })).toBeVisible();
   const late = await api.admit();
-  await expect(other.getByRole("link", { name: late.event_id, exact: true })).toBeVisible();
+  await expect(other.getByRole("link", { name: "1 new" })).toBeVisible();
   await other.close();
   await page.bringToFront();
   await expect(page.getByRole("link", { name: event.event_id, exact: true })).toHaveCount(0);
   expect(reads).toBe(0);
 
   await page.getByLabel("Refresh").selectOption("2 s");
-  await expect(page.getByRole("link", { name: late.event_id, exact: true })).toBeVisible();
+  await expect(page.getByRole("link", { name: "2 new" })).toBeVisible();
   await page.reload();
+  await expect(page.getByRole("link", { name: late.event_id, exact: true })).toBeVisible();
   await expect(page.getByLabel("Refresh")).toHaveValue("2");
 });
 
-test("a row keeps the focus while others come in above it", async ({ as, api }) => {
+test("rows stay where they are, current and focused, while new ones wait to be asked for", async ({ as, api }) => {
+  await api.freeze("channel:sms", "held for the test");
   const first = await api.admit();
-  await api.expectState(first.id, "delivered");
   const page = await as("support");
   await page.goto("/events");
   await expectLive(page);
   const link = page.getByRole("link", { name: first.event_id, exact: true });
   await link.focus();
-  const next = await api.admit();
-  await expect(page.getByRole("link", { name: next.event_id, exact: true })).toBeVisible();
+  const row = page.getByRole("row").filter({ has: link });
+  await expect(row).toContainText("held by a freeze");
+  const pill = page.getByRole("link", { name: /^\d+ new$/ });
+  await expect(pill).toBeHidden();
+  const place = await row.boundingBox();
+  const later = [await api.admit(), await api.admit()];
+  await expect(pill).toHaveText("2 new");
+  expect(await row.boundingBox()).toEqual(place);
+  await api.unfreeze("channel:sms");
+  await expect(row).toContainText("delivered", { timeout: 15_000 });
   await expect(link).toBeFocused();
+
+  await pill.click();
+  for (const { event_id } of later) await expect(page.getByRole("link", { name: event_id, exact: true })).toBeVisible();
+  await expect(pill).toBeHidden();
 });
 
 test.describe("when the server goes away", () => {
@@ -95,7 +108,7 @@ test.describe("when the server goes away", () => {
     await expect(page.getByText(/connection lost, showing data from \d\d:\d\d:\d\d UTC/)).toBeVisible();
     await page.context().setOffline(false);
     await expect(page.getByText(/connection lost/)).toBeHidden({ timeout: 12_000 });
-    const event = await api.admit();
-    await expect(page.getByRole("link", { name: event.event_id, exact: true })).toBeVisible();
+    await api.admit();
+    await expect(page.getByRole("link", { name: "1 new" })).toBeVisible();
   });
 });

@@ -158,7 +158,9 @@ CREATE TABLE outbox (
     created_at BIGINT NOT NULL,
     due_at     BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
-    semantics  BIGINT NOT NULL DEFAULT 1
+    semantics  BIGINT NOT NULL DEFAULT 1,
+    -- Its due time is a place in the release after a freeze, not a back-off.
+    is_paced   BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX outbox_due ON outbox (channel, due_at, record_id);
 CREATE INDEX outbox_expiry ON outbox (expires_at);

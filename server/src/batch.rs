@@ -27,8 +27,9 @@ pub enum BatchError {
 type Answer<O> = oneshot::Sender<Result<O, Arc<Error>>>;
 
 /// Runs one group in one transaction: as many answers as requests, in their order.
-pub type Run<I, O> =
-    Arc<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Result<Vec<O>, Error>> + Send>> + Send + Sync>;
+pub type Run<I, O> = Arc<
+    dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Result<Vec<O>, Error>> + Send>> + Send + Sync,
+>;
 
 /// The entrance to one group-commit task.
 #[derive(Debug)]
@@ -122,9 +123,9 @@ async fn run_one<I: Clone, O>(run: &Run<I, O>, input: I) -> Result<O, Arc<Error>
         tries += 1;
         match run(vec![input.clone()]).await {
             Ok(mut outputs) => {
-                return outputs.pop().ok_or_else(|| {
-                    Arc::new(Error::RowsAffected { expected: 1, actual: 0 })
-                });
+                return outputs
+                    .pop()
+                    .ok_or_else(|| Arc::new(Error::RowsAffected { expected: 1, actual: 0 }));
             }
             // Busy: again. A conflict: somebody was first, and reading again finds out who.
             Err(Error::Busy | Error::Conflict { .. } | Error::RowsAffected { .. })

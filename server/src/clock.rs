@@ -32,11 +32,13 @@ pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that reads the wall clock"
+    )]
     fn now(&self) -> Stamp {
-        let since = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Stamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 

@@ -1,7 +1,6 @@
 //! What the binary does for the command line: opens the ledger, migrates, serves.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use app::model::{ClientView, Detail, FactKind, Freeze, Role, UserView};
@@ -10,9 +9,11 @@ use tokio::net::TcpListener;
 use zeroize::Zeroizing;
 
 use crate::admission::{AdmissionAnswer, AdmissionService};
-use crate::cli::{Admin, AdminError, CliError, Found, Host, LineAnswer, NewClient, serve, simulator};
-use crate::clock::SystemClock;
 use crate::cli::serve::Part;
+use crate::cli::{
+    Admin, AdminError, CliError, Found, Host, LineAnswer, NewClient, serve, simulator,
+};
+use crate::clock::SystemClock;
 use crate::config::{self, Config};
 use crate::entropy::SystemEntropy;
 use crate::http::auth::NewSecret;
@@ -47,9 +48,10 @@ fn opening(error: &anyhow::Error) -> CliError {
             Error::Schema { found, known } if found < known => {
                 CliError::usage(&message, "run `sendonce migrate` first")
             }
-            Error::Schema { .. } => {
-                CliError::usage(&message, "use the newer program that migrated it, or a backup of the database")
-            }
+            Error::Schema { .. } => CliError::usage(
+                &message,
+                "use the newer program that migrated it, or a backup of the database",
+            ),
             Error::OtherKeys { .. } => CliError::usage(
                 &message,
                 "copy the file sendonce.keys from the data folder of the process that made this database",
@@ -76,7 +78,7 @@ impl Host for System {
 
     async fn migrate(&self, config: &Config) -> Result<String, CliError> {
         let seams = seams();
-        let keys = crate::keys::Keys::load_or_create(&config.key_file(), &*seams.entropy)
+        let (keys, is_new) = crate::keys::Keys::load_or_create(&config.key_file(), &*seams.entropy)
             .map_err(|error| CliError::usage(&error.to_string(), "mend this and migrate again"))?;
         let env = Env {
             clock: seams.clock,
@@ -88,7 +90,7 @@ impl Host for System {
             .await
             .map_err(|error| opening(&error.into()))?;
         store.migrate().await.map_err(|error| opening(&error.into()))?;
-        store.check_keys().await.map_err(|error| opening(&error.into()))?;
+        node::check_keys(&*store, config, is_new).await.map_err(|error| opening(&error.into()))?;
         let (engine, name) = store.describe();
         store.close().await;
         Ok(format!("{engine} database {name} has schema {}", store::SCHEMA_VERSION))
@@ -117,10 +119,20 @@ impl Host for System {
         );
         greet(&node).await;
         let router = crate::http::router(&node, metrics.clone(), health_listener.is_none());
-        let mut servers = vec![tokio::spawn(run_server(listener, router, Arc::clone(&node)))];
+        let mut servers = vec![tokio::spawn(crate::http::listen::serve(
+            listener,
+            router,
+            Arc::clone(&node.env.clock),
+            node.stop.clone(),
+        ))];
         if let Some(listener) = health_listener {
             let router = crate::http::health_only(&node, metrics);
-            servers.push(tokio::spawn(run_server(listener, router, Arc::clone(&node))));
+            servers.push(tokio::spawn(crate::http::listen::serve(
+                listener,
+                router,
+                Arc::clone(&node.env.clock),
+                node.stop.clone(),
+            )));
         }
         told_to_end().await;
         tracing::info!("stopping: no new claims; running calls get their grace time");
@@ -174,19 +186,6 @@ async fn listen(address: &str, key: &str) -> Result<TcpListener, CliError> {
     })
 }
 
-async fn run_server(listener: TcpListener, router: axum::Router, node: Arc<Node>) {
-    let stop = node.stop.clone();
-    let served = axum::serve(
-        listener,
-        router.into_make_service_with_connect_info::<SocketAddr>(),
-    )
-    .with_graceful_shutdown(async move { stop.cancelled().await })
-    .await;
-    if let Err(error) = served {
-        tracing::error!(%error, "the listener ended");
-    }
-}
-
 /// A first start has nobody who could sign in: it says how.
 async fn greet(node: &Node) {
     if !node.runs(Part::Ui) {
@@ -238,15 +237,20 @@ fn failed(error: Error) -> AdminError {
             next_step: "choose another, or list them first".to_owned(),
         },
         error if error.is_transient() => AdminError::Unavailable { message: error.to_string() },
-        error => {
-            AdminError::Unavailable { message: format!("{error}; the database's log has the cause") }
-        }
+        error => AdminError::Unavailable {
+            message: format!("{error}; the database's log has the cause"),
+        },
     }
 }
 
 #[async_trait]
 impl Admin for Ledger {
-    async fn add_user(&self, email: &str, role: Role, password: &Secret) -> Result<UserView, AdminError> {
+    async fn add_user(
+        &self,
+        email: &str,
+        role: Role,
+        password: &Secret,
+    ) -> Result<UserView, AdminError> {
         let hash = hash(password, &self.env).await?;
         self.store.add_user(email, role, &hash).await.map_err(failed)
     }
@@ -279,7 +283,12 @@ impl Admin for Ledger {
         self.store.revoke_client(id_or_name).await.map_err(failed)
     }
 
-    async fn freeze(&self, scope: &str, reason: &str, review_in: Option<i64>) -> Result<Freeze, AdminError> {
+    async fn freeze(
+        &self,
+        scope: &str,
+        reason: &str,
+        review_in: Option<i64>,
+    ) -> Result<Freeze, AdminError> {
         let review_at = review_in.map(|micros| self.env.clock.now().plus(micros));
         let frozen = self.store.freeze(scope, ACTOR, reason, review_at).await.map_err(failed)?;
         Ok(frozen.freeze)
@@ -310,7 +319,8 @@ impl Admin for Ledger {
             Wakeups::default(),
         );
         // All at once: the service folds them into one commit, in their order.
-        let answers = futures::future::join_all(lines.iter().map(|line| service.admit(line, ACTOR)));
+        let answers =
+            futures::future::join_all(lines.iter().map(|line| service.admit(line, ACTOR)));
         let answers: Vec<AdmissionAnswer> = answers.await;
         if answers.iter().any(|a| matches!(a, AdmissionAnswer::Unavailable { .. })) {
             return Err(AdminError::Unavailable {

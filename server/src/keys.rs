@@ -37,7 +37,8 @@ impl Key {
     /// HMAC-SHA-256 over the parts, each preceded by its length so that no two lists of parts collide.
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         for part in parts {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
@@ -48,7 +49,8 @@ impl Key {
     /// HMAC-SHA-256 over exactly these bytes.
     #[must_use]
     pub fn mac_bytes(&self, bytes: &[u8]) -> [u8; 32] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         mac.update(bytes);
         mac.finalize().into_bytes().into()
     }
@@ -79,9 +81,13 @@ struct KeyFile {
 /// Why the keys could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("cannot read or write the key file {path}: {source}; check its owner and the folder's rights")]
+    #[error(
+        "cannot read or write the key file {path}: {source}; check its owner and the folder's rights"
+    )]
     Io { path: String, source: std::io::Error },
-    #[error("the key file {path} is not complete; restore it from your backup, do not make a new one")]
+    #[error(
+        "the key file {path} is not complete; restore it from your backup, do not make a new one"
+    )]
     Damaged { path: String },
 }
 
@@ -90,23 +96,33 @@ impl Keys {
     #[must_use]
     pub fn generate(entropy: &dyn Entropy) -> Self {
         let key = || Key::generate(entropy);
-        Self { attempt: key(), content: key(), token: key(), fingerprint: key(), fingerprint_version: 1 }
+        Self {
+            attempt: key(),
+            content: key(),
+            token: key(),
+            fingerprint: key(),
+            fingerprint_version: 1,
+        }
     }
 
-    /// Reads the key file, or makes it when there is none.
+    /// Reads the key file, or makes it when there is none; true when it was made.
     ///
     /// # Errors
     /// When the file cannot be read or written, or is damaged: it is never replaced.
-    pub fn load_or_create(path: &Path, entropy: &dyn Entropy) -> Result<Self, KeyError> {
+    pub fn load_or_create(path: &Path, entropy: &dyn Entropy) -> Result<(Self, bool), KeyError> {
         match std::fs::read_to_string(path) {
             Ok(mut text) => {
                 let keys = Self::parse(&text, path);
                 text.zeroize();
-                keys
+                keys.map(|keys| (keys, false))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let keys = Self::generate(entropy);
-                if keys.write(path)? { Ok(keys) } else { Self::load_or_create(path, entropy) }
+                if keys.write(path)? {
+                    Ok((keys, true))
+                } else {
+                    Self::load_or_create(path, entropy)
+                }
             }
             Err(source) => Err(KeyError::Io { path: path.display().to_string(), source }),
         }
@@ -189,6 +205,17 @@ impl Keys {
     #[must_use]
     pub fn fingerprint(&self, canonical_destination: &str) -> String {
         hex(&self.fingerprint.mac_bytes(canonical_destination.as_bytes()))
+    }
+
+    /// Whether a run of digits in this text is the number with this fingerprint: providers sometimes name a
+    /// message after its recipient.
+    #[must_use]
+    pub fn names_destination(&self, text: &str, fingerprint: &str) -> bool {
+        text.split(|c: char| !c.is_ascii_digit())
+            .filter(|digits| (7..=15).contains(&digits.len()))
+            .any(|digits| {
+                equal(self.fingerprint(&format!("+{digits}")).as_bytes(), fingerprint.as_bytes())
+            })
     }
 
     /// Name and check value of each key: what the database registers at the first start.

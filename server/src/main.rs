@@ -11,7 +11,8 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            let error = cli::CliError::failed(&error.to_string(), "check the limits of this process");
+            let error =
+                cli::CliError::failed(&error.to_string(), "check the limits of this process");
             return cli::report(Err(error), &mut out);
         }
     };

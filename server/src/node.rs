@@ -11,8 +11,8 @@ use app::model::{Channel, WorkerView};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::AdmissionService;
-use crate::clock::{Clock, FollowingClock, duration};
 use crate::cli::serve::Part;
+use crate::clock::{Clock, FollowingClock, duration};
 use crate::config::Config;
 use crate::dispatch::{self, Dispatcher};
 use crate::entropy::Entropy;
@@ -59,12 +59,19 @@ pub fn rules(config: &Config, registry: Option<&Registry>) -> Rules {
 ///
 /// # Errors
 /// When it cannot be opened, has another schema, or was made with other keys.
-pub async fn open_store(config: &Config, seams: &Seams, rules: Rules) -> anyhow::Result<(Env, Arc<dyn Store>)> {
+pub async fn open_store(
+    config: &Config,
+    seams: &Seams,
+    rules: Rules,
+) -> anyhow::Result<(Env, Arc<dyn Store>)> {
     let data_dir = &config.server.data_dir;
     make_private(data_dir).with_context(|| {
-        format!("cannot make the folder {}; check server.data_dir and its rights", data_dir.display())
+        format!(
+            "cannot make the folder {}; check server.data_dir and its rights",
+            data_dir.display()
+        )
     })?;
-    let keys = Keys::load_or_create(&config.key_file(), &*seams.entropy)?;
+    let (keys, is_new) = Keys::load_or_create(&config.key_file(), &*seams.entropy)?;
     let env = Env {
         clock: Arc::clone(&seams.clock),
         entropy: Arc::clone(&seams.entropy),
@@ -77,8 +84,21 @@ pub async fn open_store(config: &Config, seams: &Seams, rules: Rules) -> anyhow:
     } else {
         store.check_schema().await?;
     }
-    store.check_keys().await?;
+    check_keys(&*store, config, is_new).await?;
     Ok((env, store))
+}
+
+/// Refuses other keys than the database's. A key file that was made just now for a database which has keys
+/// already is taken away again: it would only hide that the right one is missing.
+///
+/// # Errors
+/// When the keys are others, or the database does not answer.
+pub async fn check_keys(store: &dyn Store, config: &Config, is_new: bool) -> Result<(), Error> {
+    let checked = store.check_keys().await;
+    if is_new && matches!(checked, Err(Error::OtherKeys { .. })) {
+        let _ = std::fs::remove_file(config.key_file());
+    }
+    checked
 }
 
 /// The data folder holds keys: it is made for its owner alone.
@@ -134,7 +154,7 @@ impl Node {
     ) -> anyhow::Result<Self> {
         make_private(&config.server.data_dir).context("cannot make server.data_dir")?;
         let is_shared = config.database_url.expose().starts_with("postgres");
-        let lock = if is_shared { None } else { Some(lock(&config.server.data_dir)?) };
+        let lock = if is_shared { None } else { Some(lock(config.database_url.expose())?) };
         let clock = FollowingClock::new(Arc::clone(&own.clock));
         let seams = &Seams { clock: Arc::new(clock.clone()), ..own.clone() };
         let registry = providers::build(
@@ -144,8 +164,11 @@ impl Node {
             Arc::clone(&seams.transport),
         )
         .await?;
-        let resolver =
-            resolver::build(&config.resolver, Arc::clone(&seams.clock), Arc::clone(&seams.transport))?;
+        let resolver = resolver::build(
+            &config.resolver,
+            Arc::clone(&seams.clock),
+            Arc::clone(&seams.transport),
+        )?;
         let (env, store) = open_store(&config, seams, rules(&config, Some(&registry))).await?;
         follow(&clock, &*store).await?;
         // Nobody else can serve an embedded database, so its configuration is simply the one in force.
@@ -386,8 +409,18 @@ async fn follow(clock: &FollowingClock, store: &dyn Store) -> Result<(), Error> 
 }
 
 /// One process serves an embedded database: two would be safe in it, but neither would hear the other.
-fn lock(data_dir: &Path) -> anyhow::Result<std::fs::File> {
-    let path = data_dir.join("sendonce.lock");
+fn lock(url: &str) -> anyhow::Result<std::fs::File> {
+    let name = url.trim_start_matches("sqlite:").trim_start_matches("//");
+    let database = Path::new(name.split('?').next().unwrap_or(name));
+    if let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        make_private(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    // By its real folder, so that two spellings of one path are one lock.
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = std::fs::canonicalize(folder.unwrap_or(Path::new(".")))?;
+    let mut name = database.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    let path = folder.join(name);
     let file = std::fs::OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -397,8 +430,8 @@ fn lock(data_dir: &Path) -> anyhow::Result<std::fs::File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => anyhow::bail!(
-            "another process serves the database in {}; end it first, or use PostgreSQL to run several",
-            data_dir.display()
+            "another process serves the database beside {}; end it first, or use PostgreSQL to run several",
+            path.display()
         ),
         Err(std::fs::TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("cannot lock {}", path.display()))
@@ -419,7 +452,11 @@ fn loops(parts: &BTreeSet<Part>) -> Vec<&'static str> {
 }
 
 /// Settings whose change an auditor wants to see: each change is a fact with before and after.
-async fn keep_settings(config: &Config, registry: &Registry, store: &dyn Store) -> Result<(), Error> {
+async fn keep_settings(
+    config: &Config,
+    registry: &Registry,
+    store: &dyn Store,
+) -> Result<(), Error> {
     let text = |micros: i64| format!("{}us", micros);
     let policy = config.policy();
     let mut settings = vec![

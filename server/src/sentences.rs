@@ -138,12 +138,24 @@ const fn failed(reason: Reason, _kind: &str) -> &'static str {
     match reason {
         Reason::Cancelled => "The request was taken back before anything was sent.",
         Reason::TokenConsumed => "Nothing more was sent, because the link had already been used.",
-        Reason::TokenSuperseded => "Nothing more was sent, because a newer link has replaced this one. Please use the newest message.",
-        Reason::DestinationNotFound => "Nothing was sent, because the account has no address of this kind on file. Please check the account's contact details.",
-        Reason::RefusedPermanently => "The provider refused to send it. Please check the account's contact details, then ask for a new link.",
-        Reason::Undelivered | Reason::ReconciledFailed => "We sent one message, and the provider reports that it could not be delivered. Please check the account's contact details, then ask for a new link.",
-        Reason::PolicyCountry | Reason::PolicyPrice | Reason::PolicyLimit => "It was not sent, because a sending rule stopped it. Please use another way to recover the account.",
-        Reason::AttemptsExhausted => "It could not be sent in several tries, each of which is proven not to have sent anything. Please ask for a new link.",
+        Reason::TokenSuperseded => {
+            "Nothing more was sent, because a newer link has replaced this one. Please use the newest message."
+        }
+        Reason::DestinationNotFound => {
+            "Nothing was sent, because the account has no address of this kind on file. Please check the account's contact details."
+        }
+        Reason::RefusedPermanently => {
+            "The provider refused to send it. Please check the account's contact details, then ask for a new link."
+        }
+        Reason::Undelivered | Reason::ReconciledFailed => {
+            "We sent one message, and the provider reports that it could not be delivered. Please check the account's contact details, then ask for a new link."
+        }
+        Reason::PolicyCountry | Reason::PolicyPrice | Reason::PolicyLimit => {
+            "It was not sent, because a sending rule stopped it. Please use another way to recover the account."
+        }
+        Reason::AttemptsExhausted => {
+            "It could not be sent in several tries, each of which is proven not to have sent anything. Please ask for a new link."
+        }
         _ => "It could not be sent. Please ask for a new link.",
     }
 }

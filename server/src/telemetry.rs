@@ -16,9 +16,6 @@ pub fn init_logs(log: &config::Log) {
         .with_ansi(std::io::stderr().is_terminal())
         .with_span_events(FmtSpan::NONE)
         .with_target(false);
-    let _ = if log.json {
-        builder.json().flatten_event(true).try_init()
-    } else {
-        builder.try_init()
-    };
+    let _ =
+        if log.json { builder.json().flatten_event(true).try_init() } else { builder.try_init() };
 }

@@ -23,12 +23,10 @@ use server::providers::net::HttpTransport;
 use server::providers::resolver::{self, Resolution, ResolveRequest, Resolver};
 use server::providers::transport::{ANSWER_BYTES_MAX, Failure, Kind, Phase, Transport};
 use server::providers::{
-    BuildError, CallbackError, CallbackRequest, Deadline, Message, Provider, Query, Reading, Registry, Secret,
-    build, kinds, signature,
+    BuildError, CallbackError, CallbackRequest, Deadline, Message, Provider, Query, Reading,
+    Registry, Secret, build, kinds, signature,
 };
-use server::simulator::{
-    self, CallbackTarget, Incoming, KEPT_MAX, Known, Settings, Simulator,
-};
+use server::simulator::{self, CallbackTarget, Incoming, KEPT_MAX, Known, Settings, Simulator};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -144,7 +142,9 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 fn answer(status: &str, body: &str) -> Act {
-    Act::Answer(format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes())
+    Act::Answer(
+        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes(),
+    )
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -201,8 +201,15 @@ fn provider(base_url: &str, more: &str) -> HttpProvider {
     provider_on(base_url, more, system(), transport())
 }
 
-fn provider_on(base_url: &str, more: &str, clock: Arc<dyn Clock>, transport: Arc<dyn Transport>) -> HttpProvider {
-    let text = format!("[providers.p]\nkind = \"http\"\nbase_url = \"{base_url}\"\nsecret = \"k3y-k3y-k3y-k3y\"\n{more}");
+fn provider_on(
+    base_url: &str,
+    more: &str,
+    clock: Arc<dyn Clock>,
+    transport: Arc<dyn Transport>,
+) -> HttpProvider {
+    let text = format!(
+        "[providers.p]\nkind = \"http\"\nbase_url = \"{base_url}\"\nsecret = \"k3y-k3y-k3y-k3y\"\n{more}"
+    );
     HttpProvider::new("p", &config(&text).providers["p"], clock, transport).unwrap()
 }
 
@@ -235,7 +242,8 @@ fn unknown(why: Doubt, code: &str) -> Verdict {
 fn folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::SeqCst);
-    let folder = std::env::temp_dir().join(format!("sendonce-providers-{}-{number}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("sendonce-providers-{}-{number}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     folder
@@ -271,7 +279,10 @@ impl Sim {
     }
 
     async fn control(&self, path: &str) -> Value {
-        let response = transport().exchange(get(&format!("{}/_control{path}", self.base)), soon()).await.unwrap();
+        let response = transport()
+            .exchange(get(&format!("{}/_control{path}", self.base)), soon())
+            .await
+            .unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         serde_json::from_slice(response.body()).unwrap()
     }
@@ -310,10 +321,13 @@ async fn tls_against_a_plain_port_left_nothing() {
     let bare = Bare::start(answer("400 Bad Request", "")).await;
     let url = format!("https://{}/", bare.address);
     // The answer is no TLS, or never comes because the server waits for the rest of a request.
-    let failure = transport().exchange(post(&url, "secret"), within(&SystemClock, 300)).await.unwrap_err();
+    let failure =
+        transport().exchange(post(&url, "secret"), within(&SystemClock, 300)).await.unwrap_err();
     assert_eq!(failure.phase, Phase::BeforeWrite);
     assert!(matches!(failure.kind, Kind::Tls | Kind::Timeout), "{failure:?}");
-    assert!(bare.requests().await.iter().all(|sent| !String::from_utf8_lossy(sent).contains("secret")));
+    assert!(
+        bare.requests().await.iter().all(|sent| !String::from_utf8_lossy(sent).contains("secret"))
+    );
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
@@ -378,13 +392,19 @@ async fn an_answer_that_is_too_large_is_unknown() {
     let verdict = provider(&bare.url(), "").send(&message("a1"), soon()).await;
     assert_eq!(verdict, unknown(Doubt::AmbiguousResponse, "too_large"));
     let bare = Bare::start(answer("202 Accepted", &"x".repeat(ANSWER_BYTES_MAX))).await;
-    assert_eq!(transport().exchange(get(&bare.url()), soon()).await.unwrap().body().len(), ANSWER_BYTES_MAX);
+    assert_eq!(
+        transport().exchange(get(&bare.url()), soon()).await.unwrap().body().len(),
+        ANSWER_BYTES_MAX
+    );
 }
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let there = Bare::start(answer("202 Accepted", "{\"message_id\":\"m-1\"}")).await;
-    let redirect = format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n", there.url());
+    let redirect = format!(
+        "HTTP/1.1 307 Temporary Redirect\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n",
+        there.url()
+    );
     let here = Bare::start(Act::Answer(redirect.into_bytes())).await;
     let verdict = provider(&here.url(), "").send(&message("a1"), soon()).await;
     assert_eq!(verdict, unknown(Doubt::AmbiguousResponse, "http_307"));
@@ -402,7 +422,10 @@ async fn past_its_deadline_a_call_does_not_even_connect() {
     let verdict = provider.send(&message("a1"), deadline).await;
     assert_eq!(verdict, Verdict::NotSent { code: "timeout".to_owned() });
     assert_eq!(bare.seen.lock().unwrap().len(), 0);
-    assert!(matches!(provider.send(&message("a1"), within(&clock, 1_000)).await, Verdict::Accepted { .. }));
+    assert!(matches!(
+        provider.send(&message("a1"), within(&clock, 1_000)).await,
+        Verdict::Accepted { .. }
+    ));
     assert_eq!(bare.requests().await.len(), 1);
 }
 
@@ -454,7 +477,11 @@ async fn wherever_a_process_is_stopped_it_writes_nothing_past_its_deadline() {
         let requests = bare.requests().await.len();
         match verdict {
             Verdict::NotSent { code } => {
-                assert_eq!((code.as_str(), requests), ("timeout", 0), "stopped after {readings} readings");
+                assert_eq!(
+                    (code.as_str(), requests),
+                    ("timeout", 0),
+                    "stopped after {readings} readings"
+                );
                 stops_before_write += 1;
             }
             Verdict::Accepted { .. } => {
@@ -510,16 +537,19 @@ impl Clock for Suspended {
 #[tokio::test]
 async fn a_process_that_is_stopped_in_the_middle_of_a_request_does_not_finish_it_later() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let request = post(&format!("http://{}/", listener.local_addr().unwrap()), &"x".repeat(32 << 20));
+    let request =
+        post(&format!("http://{}/", listener.local_addr().unwrap()), &"x".repeat(32 << 20));
     let clock = Suspended::default();
     let transport = HttpTransport::new(Arc::new(clock.clone()));
-    let call = tokio::spawn(async move { transport.exchange(request, Deadline { boot: SECOND }).await });
+    let call =
+        tokio::spawn(async move { transport.exchange(request, Deadline { boot: SECOND }).await });
     let (mut stream, _) = listener.accept().await.unwrap();
     // The buffers are full and the call waits; then the deadline passes unnoticed.
     settle().await;
     clock.boot.store(SECOND, Ordering::SeqCst);
     let mut received = Vec::new();
-    let end = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut received)).await;
+    let end =
+        tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut received)).await;
     assert!(end.expect("the client has given up").is_err());
     assert!(!received.is_empty() && received.len() < 32 << 20);
     let failure = call.await.unwrap().unwrap_err();
@@ -545,10 +575,14 @@ async fn tls_is_spoken_to_whom_we_trust_and_to_nobody_else() {
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], PrivatePkcs8KeyDer::from(decode(TEST_KEY)).into())
+        .with_single_cert(
+            vec![certificate.clone()],
+            PrivatePkcs8KeyDer::from(decode(TEST_KEY)).into(),
+        )
         .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let bare = Bare::start_with(answer("202 Accepted", "{\"message_id\":\"m-1\"}"), Some(acceptor)).await;
+    let bare =
+        Bare::start_with(answer("202 Accepted", "{\"message_id\":\"m-1\"}"), Some(acceptor)).await;
     let url = format!("https://{}", bare.address);
 
     let mut roots = RootCertStore::empty();
@@ -566,8 +600,11 @@ async fn tls_is_spoken_to_whom_we_trust_and_to_nobody_else() {
     loop {
         let before = bare.requests().await.len();
         let clock: Arc<dyn Clock> = Arc::new(Stopped { readings_left: AtomicI64::new(readings) });
-        let carrier: Arc<dyn Transport> = Arc::new(HttpTransport::with_roots(Arc::clone(&clock), roots.clone()));
-        let verdict = provider_on(&url, "", clock, carrier).send(&message("a3"), Deadline { boot: SECOND }).await;
+        let carrier: Arc<dyn Transport> =
+            Arc::new(HttpTransport::with_roots(Arc::clone(&clock), roots.clone()));
+        let verdict = provider_on(&url, "", clock, carrier)
+            .send(&message("a3"), Deadline { boot: SECOND })
+            .await;
         let requests = bare.requests().await.len() - before;
         if verdict == accepted {
             assert_eq!(requests, 1);
@@ -607,7 +644,8 @@ async fn a_sending_request_is_exactly_what_the_contract_says() {
     assert_eq!(headers["idempotency-key"], "0123abcd");
     assert_eq!(headers["content-type"], "application/json");
     assert_eq!(headers["host"], bare.address.to_string());
-    let (at, v1) = headers["sendonce-signature"].strip_prefix("t=").unwrap().split_once(",v1=").unwrap();
+    let (at, v1) =
+        headers["sendonce-signature"].strip_prefix("t=").unwrap().split_once(",v1=").unwrap();
     assert!((SystemClock.now().micros() / SECOND - at.parse::<i64>().unwrap()).abs() < 10);
     assert_eq!(v1, keys::sign(b"k3y-k3y-k3y-k3y", format!("{at}.{body}").as_bytes()));
     let body: Value = serde_json::from_str(body).unwrap();
@@ -661,7 +699,10 @@ async fn a_failed_look_up_cannot_tell() {
         assert_eq!(bare.requests().await.len(), 1);
     }
     let bare = Bare::start(Act::Hang).await;
-    assert_eq!(provider(&bare.url(), "").find(&query("a1"), within(&SystemClock, 100)).await, cannot("timeout"));
+    assert_eq!(
+        provider(&bare.url(), "").find(&query("a1"), within(&SystemClock, 100)).await,
+        cannot("timeout")
+    );
     let bare = Bare::start(answer("404 Not Found", "{}")).await;
     let off = provider(&bare.url(), "lookup = false");
     assert_eq!(off.find(&query("a1"), soon()).await, cannot("no_lookup"));
@@ -672,7 +713,10 @@ async fn a_failed_look_up_cannot_tell() {
 fn each_ability_can_be_switched_off() {
     let able = |more: &str| provider("http://127.0.0.1:1", more).capability().clone();
     let plain = able("");
-    assert_eq!((plain.reading, plain.settle, plain.replay_window), (Reading::ByReference, None, None));
+    assert_eq!(
+        (plain.reading, plain.settle, plain.replay_window),
+        (Reading::ByReference, None, None)
+    );
     assert!(!plain.has_callbacks && plain.channels.len() == 2);
     assert_eq!(able("lookup = false").reading, Reading::None);
     assert_eq!(able("settle = \"300ms\"").settle, Some(300_000));
@@ -686,9 +730,14 @@ fn each_ability_can_be_switched_off() {
 // ---------------------------------------------------------------------------------------------------
 // Callbacks.
 
-const BODY: &str = r#"{"attempt_id":"a1","message_id":"m-1","state":"delivered","at":"2026-09-21T14:13:20Z"}"#;
+const BODY: &str =
+    r#"{"attempt_id":"a1","message_id":"m-1","state":"delivered","at":"2026-09-21T14:13:20Z"}"#;
 
-fn callback(value: Option<&str>, body: &[u8], now: Stamp) -> Result<Vec<server::providers::Receipt>, CallbackError> {
+fn callback(
+    value: Option<&str>,
+    body: &[u8],
+    now: Stamp,
+) -> Result<Vec<server::providers::Receipt>, CallbackError> {
     let mut headers = HeaderMap::new();
     if let Some(value) = value {
         headers.insert(signature::HEADER, HeaderValue::from_str(value).unwrap());
@@ -719,15 +768,32 @@ fn a_callback_counts_only_with_a_fresh_signature_over_its_very_bytes() {
         let mut header = good.clone().into_bytes();
         header[at] = if header[at] == b'0' { b'1' } else { b'0' };
         let header = String::from_utf8(header).unwrap();
-        assert_eq!(callback(Some(&header), BODY.as_bytes(), now), Err(CallbackError::Signature), "{header}");
+        assert_eq!(
+            callback(Some(&header), BODY.as_bytes(), now),
+            Err(CallbackError::Signature),
+            "{header}"
+        );
     }
     let forged = signature::header(&secret("other"), now, BODY.as_bytes());
     assert_eq!(callback(Some(&forged), BODY.as_bytes(), now), Err(CallbackError::Signature));
     let at = good.split_once(',').unwrap().0;
-    for header in ["", "t=", "v1=", at, &format!("{at},v1="), &format!("{good},v1=00"), &format!(" {good}"),
-        &good.to_uppercase(), &format!("t=+{}", &good[2..]), &format!("t=0{}", &good[2..])]
-    {
-        assert_eq!(callback(Some(header), BODY.as_bytes(), now), Err(CallbackError::Signature), "{header}");
+    for header in [
+        "",
+        "t=",
+        "v1=",
+        at,
+        &format!("{at},v1="),
+        &format!("{good},v1=00"),
+        &format!(" {good}"),
+        &good.to_uppercase(),
+        &format!("t=+{}", &good[2..]),
+        &format!("t=0{}", &good[2..]),
+    ] {
+        assert_eq!(
+            callback(Some(header), BODY.as_bytes(), now),
+            Err(CallbackError::Signature),
+            "{header}"
+        );
     }
     assert_eq!(callback(None, BODY.as_bytes(), now), Err(CallbackError::Signature));
 }
@@ -735,7 +801,9 @@ fn a_callback_counts_only_with_a_fresh_signature_over_its_very_bytes() {
 #[test]
 fn a_callback_is_refused_when_its_time_is_more_than_300_s_away() {
     let now = Stamp::from_micros(1_790_000_000 * SECOND);
-    for (away, expected) in [(0, true), (-300, true), (300, true), (-301, false), (301, false), (-86_400, false)] {
+    for (away, expected) in
+        [(0, true), (-300, true), (300, true), (-301, false), (301, false), (-86_400, false)]
+    {
         let header = signature::header(&secret("h00k"), now.plus(away * SECOND), BODY.as_bytes());
         let outcome = callback(Some(&header), BODY.as_bytes(), now);
         assert_eq!(outcome.is_ok(), expected, "{away}");
@@ -749,7 +817,11 @@ fn a_callback_is_refused_when_its_time_is_more_than_300_s_away() {
 fn a_signed_callback_with_another_body_is_malformed() {
     let now = SystemClock.now();
     for body in [
-        "", "{}", "[]", "null", r#"{"attempt_id":"a1","state":"delivered"}"#,
+        "",
+        "{}",
+        "[]",
+        "null",
+        r#"{"attempt_id":"a1","state":"delivered"}"#,
         r#"{"attempt_id":"a1","state":"queued","at":"2026-09-21T14:13:20Z"}"#,
         r#"{"attempt_id":"a1","state":"delivered","at":1790000000}"#,
         r#"{"attempt_id":"a1","state":"delivered","at":"2026-09-21T14:13:20"}"#,
@@ -761,7 +833,11 @@ fn a_signed_callback_with_another_body_is_malformed() {
         r#"{"attempt_id":"a1","state":"delivered","at":"2026-09-21T14:13:20Z","to":"x"}"#,
     ] {
         let header = signature::header(&secret("h00k"), now, body.as_bytes());
-        assert_eq!(callback(Some(&header), body.as_bytes(), now), Err(CallbackError::Malformed), "{body}");
+        assert_eq!(
+            callback(Some(&header), body.as_bytes(), now),
+            Err(CallbackError::Malformed),
+            "{body}"
+        );
     }
     let short = r#"{"attempt_id":"a1","state":"failed","at":"2026-09-21T14:13:20+02:00"}"#;
     let header = signature::header(&secret("h00k"), now, short.as_bytes());
@@ -771,12 +847,20 @@ fn a_signed_callback_with_another_body_is_malformed() {
 #[test]
 fn without_a_key_there_is_no_callback() {
     let headers = HeaderMap::new();
-    let request = CallbackRequest { headers: &headers, url: "", body: BODY.as_bytes(), now: SystemClock.now() };
+    let request = CallbackRequest {
+        headers: &headers,
+        url: "",
+        body: BODY.as_bytes(),
+        now: SystemClock.now(),
+    };
     for more in ["", "webhook_secret = \"\""] {
         // An empty key may already be refused by the configuration.
-        let text = format!("[providers.p]\nkind = \"http\"\nbase_url = \"http://127.0.0.1:1\"\nsecret = \"k\"\n{more}");
+        let text = format!(
+            "[providers.p]\nkind = \"http\"\nbase_url = \"http://127.0.0.1:1\"\nsecret = \"k\"\n{more}"
+        );
         let Ok(config) = Config::parse("test", &text, std::iter::empty()) else { continue };
-        let provider = HttpProvider::new("p", &config.providers["p"], system(), transport()).unwrap();
+        let provider =
+            HttpProvider::new("p", &config.providers["p"], system(), transport()).unwrap();
         assert_eq!(provider.verify_callback(&request), Err(CallbackError::NotConfigured));
     }
 }
@@ -798,19 +882,35 @@ async fn each_behaviour_has_its_verdict_and_is_one_call() {
         (json!("accept_then_reset"), Some(unknown(Doubt::ConnectionLost, "lost")), true),
         (json!("reset_before_accept"), Some(unknown(Doubt::ConnectionLost, "lost")), false),
         (json!("accept_then_500"), Some(unknown(Doubt::AmbiguousResponse, "http_500")), true),
-        (json!("refuse_permanently"), Some(Verdict::RefusedPermanently { code: coded("bad_destination") }), false),
-        (json!("refuse_transiently"), Some(Verdict::TransientRefusal { code: coded("busy") }), false),
-        (json!({"rate_limit": {"retry_after": "soon"}}), Some(Verdict::RateLimited { retry_at: None }), false),
+        (
+            json!("refuse_permanently"),
+            Some(Verdict::RefusedPermanently { code: coded("bad_destination") }),
+            false,
+        ),
+        (
+            json!("refuse_transiently"),
+            Some(Verdict::TransientRefusal { code: coded("busy") }),
+            false,
+        ),
+        (
+            json!({"rate_limit": {"retry_after": "soon"}}),
+            Some(Verdict::RateLimited { retry_at: None }),
+            false,
+        ),
     ];
     for (at, (behaviour, expected, is_accepted)) in table.into_iter().enumerate() {
         let attempt = format!("a{at}");
         let name = behaviour.to_string();
-        let script = json!({"provider": "http", "match": {"attempt": attempt}, "behaviour": [behaviour]});
+        let script =
+            json!({"provider": "http", "match": {"attempt": attempt}, "behaviour": [behaviour]});
         assert_eq!(sim.script(script).await.status(), StatusCode::OK, "{name}");
         let verdict = provider.send(&message(&attempt), within(&SystemClock, 400)).await;
         match expected {
             Some(expected) => assert_eq!(verdict, expected, "{name}"),
-            None => assert!(matches!(verdict, Verdict::Accepted { message_id: Some(_) }), "{name}: {verdict:?}"),
+            None => assert!(
+                matches!(verdict, Verdict::Accepted { message_id: Some(_) }),
+                "{name}: {verdict:?}"
+            ),
         }
         let calls = sim.control(&format!("/calls?attempt={attempt}")).await;
         assert_eq!(calls["count"], 1, "{name}");
@@ -833,8 +933,13 @@ async fn each_behaviour_has_its_verdict_and_is_one_call() {
 #[tokio::test]
 async fn a_rate_limit_says_when() {
     let sim = Sim::start(Settings::default()).await;
-    sim.script(json!({"provider": "http", "behaviour": [{"behaviour": "rate_limit", "retry_after": 30}]})).await;
-    let Verdict::RateLimited { retry_at: Some(at) } = sim.provider().send(&message("a1"), soon()).await else {
+    sim.script(
+        json!({"provider": "http", "behaviour": [{"behaviour": "rate_limit", "retry_after": 30}]}),
+    )
+    .await;
+    let Verdict::RateLimited { retry_at: Some(at) } =
+        sim.provider().send(&message("a1"), soon()).await
+    else {
         panic!("not limited")
     };
     let wait = at.since(SystemClock.now()) / SECOND;
@@ -855,7 +960,10 @@ async fn behaviours_come_in_order_and_the_last_one_stays() {
     let to = json!({"destination": "+12025550123"});
     sim.script(json!({"provider": "http", "match": to, "behaviour": ["refuse_permanently"]})).await;
     sim.script(json!({"provider": "http", "match": {"attempt": "a6"}, "behaviour": ["refuse_transiently"]})).await;
-    assert_eq!(provider.send(&message("a5"), soon()).await.outcome().as_str(), "refused_permanently");
+    assert_eq!(
+        provider.send(&message("a5"), soon()).await.outcome().as_str(),
+        "refused_permanently"
+    );
     assert_eq!(provider.send(&message("a6"), soon()).await.outcome().as_str(), "transient_refusal");
     let mut other = message("a7");
     other.to = secret("+12025550199");
@@ -891,15 +999,24 @@ async fn a_look_up_lags_or_fails_as_scripted_and_sees_the_delivery() {
     assert!(matches!(provider.send(&message("a1"), soon()).await, Verdict::Accepted { .. }));
     assert_eq!(provider.find(&query("a1"), soon()).await, Lookup::Absent);
     clock.advance(Duration::from_millis(1500));
-    assert!(matches!(provider.find(&query("a1"), soon()).await, Lookup::Found { seen: Seen::Accepted, .. }));
+    assert!(matches!(
+        provider.find(&query("a1"), soon()).await,
+        Lookup::Found { seen: Seen::Accepted, .. }
+    ));
     clock.advance(Duration::from_millis(500));
-    assert!(matches!(provider.find(&query("a1"), soon()).await, Lookup::Found { seen: Seen::Delivered, .. }));
+    assert!(matches!(
+        provider.find(&query("a1"), soon()).await,
+        Lookup::Found { seen: Seen::Delivered, .. }
+    ));
     sim.script(json!({"provider": "http", "lookup_down": true, "delivery": "failed", "deliver_after_ms": 0})).await;
     let down = Lookup::CannotTell { code: "http_503".to_owned() };
     assert_eq!(provider.find(&query("a1"), soon()).await, down);
     assert!(matches!(provider.send(&message("a2"), soon()).await, Verdict::Accepted { .. }));
     sim.script(json!({"provider": "http"})).await;
-    assert!(matches!(provider.find(&query("a2"), soon()).await, Lookup::Found { seen: Seen::Failed, .. }));
+    assert!(matches!(
+        provider.find(&query("a2"), soon()).await,
+        Lookup::Found { seen: Seen::Failed, .. }
+    ));
     assert_eq!(sim.control("").await["lookups"], 5);
 }
 
@@ -919,23 +1036,29 @@ async fn bad_control_input_is_a_problem_that_names_the_field() {
         assert_eq!(body["errors"][0]["field"], field, "{body}");
         assert!(!body.to_string().contains("explode") && !body.to_string().contains("pigeon"));
     }
-    let response = transport().exchange(post(&format!("{}/_control/script", sim.base), "{"), soon()).await.unwrap();
+    let response = transport()
+        .exchange(post(&format!("{}/_control/script", sim.base), "{"), soon())
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     let large = "x".repeat(simulator::REQUEST_BYTES_MAX + 1);
-    let response = transport().exchange(post(&format!("{}/http/messages", sim.base), &large), soon()).await;
+    let response =
+        transport().exchange(post(&format!("{}/http/messages", sim.base), &large), soon()).await;
     assert!(matches!(response, Ok(answer) if answer.status() == StatusCode::PAYLOAD_TOO_LARGE));
 }
 
 #[tokio::test]
 async fn a_simulator_with_a_key_checks_signatures_and_one_without_control_has_none() {
-    let settings = Settings { secret: Some(secret("other")), has_control: false, ..Settings::default() };
+    let settings =
+        Settings { secret: Some(secret("other")), has_control: false, ..Settings::default() };
     let sim = Sim::start(settings).await;
     let stopped = Verdict::ProviderStopped { code: "bad_signature".to_owned() };
     assert_eq!(sim.provider().send(&message("a1"), soon()).await, stopped);
     let refused = Lookup::CannotTell { code: "http_401".to_owned() };
     assert_eq!(sim.provider().find(&query("a1"), soon()).await, refused);
     assert_eq!(sim.simulator.calls(None), []);
-    let response = transport().exchange(get(&format!("{}/_control/calls", sim.base)), soon()).await.unwrap();
+    let response =
+        transport().exchange(get(&format!("{}/_control/calls", sim.base)), soon()).await.unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
 }
 
@@ -943,10 +1066,19 @@ async fn a_simulator_with_a_key_checks_signatures_and_one_without_control_has_no
 async fn a_simulator_forgets_the_oldest_first() {
     let clock = ManualClock::new(SystemClock.now());
     let carrier: Arc<dyn Transport> = transport();
-    let simulator = Simulator::new(Settings::default(), None, Arc::new(clock), Arc::new(SeededEntropy::new(1)), carrier);
+    let simulator = Simulator::new(
+        Settings::default(),
+        None,
+        Arc::new(clock),
+        Arc::new(SeededEntropy::new(1)),
+        carrier,
+    );
     for number in 0..=KEPT_MAX {
-        let incoming =
-            Incoming { kind: "http", attempt: format!("a{number}"), destination: "+12025550123".to_owned() };
+        let incoming = Incoming {
+            kind: "http",
+            attempt: format!("a{number}"),
+            destination: "+12025550123".to_owned(),
+        };
         simulator.play(&incoming, None).await;
     }
     assert_eq!((simulator.calls(None).len(), simulator.messages(None).len()), (KEPT_MAX, KEPT_MAX));
@@ -960,7 +1092,8 @@ async fn receiver() -> (CallbackTarget, Arc<Mutex<Vec<Result<Seen, CallbackError
     let all = Arc::clone(&received);
     let provider = Arc::new(provider("http://127.0.0.1:1", "webhook_secret = \"h00k\""));
     let handler = move |headers: HeaderMap, body: Bytes| {
-        let request = CallbackRequest { headers: &headers, url: "", body: &body, now: SystemClock.now() };
+        let request =
+            CallbackRequest { headers: &headers, url: "", body: &body, now: SystemClock.now() };
         let outcome = provider.verify_callback(&request).map(|receipts| receipts[0].seen);
         all.lock().unwrap().push(outcome);
         async { StatusCode::NO_CONTENT }
@@ -984,8 +1117,12 @@ async fn callbacks_come_as_scripted() {
     ] {
         let (target, received) = receiver().await;
         let sim = Sim::start(Settings { callbacks: Some(target), ..Settings::default() }).await;
-        sim.script(json!({"provider": "http", "callbacks": callbacks, "deliver_after_ms": 200})).await;
-        assert!(matches!(sim.provider().send(&message("a1"), soon()).await, Verdict::Accepted { .. }));
+        sim.script(json!({"provider": "http", "callbacks": callbacks, "deliver_after_ms": 200}))
+            .await;
+        assert!(matches!(
+            sim.provider().send(&message("a1"), soon()).await,
+            Verdict::Accepted { .. }
+        ));
         eventually(|| (received.lock().unwrap().len() >= expected.len()).then_some(())).await;
         settle().await;
         assert_eq!(*received.lock().unwrap(), expected, "{callbacks}");
@@ -1025,17 +1162,30 @@ async fn demo_is_always_there_and_needs_no_configuration() {
     let registry = registry(&folder, "").await.unwrap();
     let demo = registry.get("demo").unwrap();
     assert_eq!(demo.capability().settle, Some(2 * SECOND));
-    assert_eq!((demo.capability().reading, demo.capability().replay_window), (Reading::ByReference, None));
+    assert_eq!(
+        (demo.capability().reading, demo.capability().replay_window),
+        (Reading::ByReference, None)
+    );
     assert_eq!(demo.find(&query("a1"), soon()).await, Lookup::Absent);
-    assert!(matches!(demo.send(&message("a1"), soon()).await, Verdict::Accepted { message_id: Some(_) }));
-    assert!(matches!(demo.find(&query("a1"), soon()).await, Lookup::Found { seen: Seen::Accepted, .. }));
+    assert!(matches!(
+        demo.send(&message("a1"), soon()).await,
+        Verdict::Accepted { message_id: Some(_) }
+    ));
+    assert!(matches!(
+        demo.find(&query("a1"), soon()).await,
+        Lookup::Found { seen: Seen::Accepted, .. }
+    ));
     // Callbacks fail closed, and there is no control API.
     let headers = HeaderMap::new();
-    let request = CallbackRequest { headers: &headers, url: "", body: b"{}", now: SystemClock.now() };
+    let request =
+        CallbackRequest { headers: &headers, url: "", body: b"{}", now: SystemClock.now() };
     assert_eq!(demo.verify_callback(&request), Err(CallbackError::NotConfigured));
     let address = registry.demo().unwrap().address();
     assert!(address.ip().is_loopback());
-    let response = transport().exchange(get(&format!("http://{address}/_control/calls")), soon()).await.unwrap();
+    let response = transport()
+        .exchange(get(&format!("http://{address}/_control/calls")), soon())
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
     // Nobody else on the machine can make it accept or tell anything.
     let stranger = provider(&format!("http://{address}/demo"), "");
@@ -1058,19 +1208,27 @@ async fn eventually_delivered(demo: &dyn Provider) {
 async fn what_demo_has_accepted_outlives_the_process() {
     let folder = folder();
     let first = registry(&folder, "").await.unwrap();
-    let Verdict::Accepted { message_id } = first.get("demo").unwrap().send(&message("a1"), soon()).await else {
+    let Verdict::Accepted { message_id } =
+        first.get("demo").unwrap().send(&message("a1"), soon()).await
+    else {
         panic!("not accepted")
     };
     // Another process with the same data folder sees it while the first one still runs, and repeats it once.
     let second = registry(&folder, "").await.unwrap();
     let found = second.get("demo").unwrap().find(&query("a1"), soon()).await;
-    assert!(matches!(&found, Lookup::Found { message_id: known, .. } if *known == message_id), "{found:?}");
+    assert!(
+        matches!(&found, Lookup::Found { message_id: known, .. } if *known == message_id),
+        "{found:?}"
+    );
     let again = second.get("demo").unwrap().send(&message("a1"), soon()).await;
     assert_eq!(again, Verdict::Accepted { message_id: message_id.clone() });
     drop((first, second));
     let third = registry(&folder, "").await.unwrap();
     let found = third.get("demo").unwrap().find(&query("a1"), soon()).await;
-    assert!(matches!(&found, Lookup::Found { message_id: known, .. } if *known == message_id), "{found:?}");
+    assert!(
+        matches!(&found, Lookup::Found { message_id: known, .. } if *known == message_id),
+        "{found:?}"
+    );
     // Neither the number nor the text is in any file.
     for file in std::fs::read_dir(&folder).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
@@ -1088,7 +1246,9 @@ async fn processes_with_one_listen_share_one_simulator_and_the_next_one_takes_ov
     let first = registry(&folder, &more).await.unwrap();
     let second = registry(&folder, &more).await.unwrap();
     let script = json!({"provider": "demo", "behaviour": ["refuse_permanently"]}).to_string();
-    let response = transport().exchange(post(&format!("http://127.0.0.1:{port}/_control/script"), &script), soon()).await;
+    let response = transport()
+        .exchange(post(&format!("http://127.0.0.1:{port}/_control/script"), &script), soon())
+        .await;
     assert_eq!(response.unwrap().status(), StatusCode::OK);
     for registry in [&first, &second] {
         let verdict = registry.get("demo").unwrap().send(&message("a1"), soon()).await;
@@ -1103,7 +1263,10 @@ async fn processes_with_one_listen_share_one_simulator_and_the_next_one_takes_ov
             break;
         }
         // Between the two, nothing is sent; at the moment of the change, nobody can say.
-        assert!(matches!(verdict, Verdict::NotSent { .. } | Verdict::Unknown { .. } | Verdict::RefusedPermanently { .. }));
+        assert!(matches!(
+            verdict,
+            Verdict::NotSent { .. } | Verdict::Unknown { .. } | Verdict::RefusedPermanently { .. }
+        ));
         settle().await;
         verdict = demo.send(&message("a2"), soon()).await;
     }
@@ -1124,10 +1287,14 @@ async fn a_registry_that_cannot_be_made_says_which_key() {
         assert!(error.starts_with(expected), "{error}");
     }
     // What the configuration's own check refuses first, built without it.
-    let mut config = config("[providers.p]\nkind = \"http\"\nbase_url = \"http://127.0.0.1:1\"\nsecret = \"k\"");
+    let mut config =
+        config("[providers.p]\nkind = \"http\"\nbase_url = \"http://127.0.0.1:1\"\nsecret = \"k\"");
     config.server.data_dir.clone_from(&folder);
     let make = |config: Config| async move {
-        build(&config, system(), Arc::new(SystemEntropy), transport()).await.unwrap_err().to_string()
+        build(&config, system(), Arc::new(SystemEntropy), transport())
+            .await
+            .unwrap_err()
+            .to_string()
     };
     let with = |change: &dyn Fn(&mut server::config::ProviderConfig)| {
         let mut config = config.clone();
@@ -1136,10 +1303,15 @@ async fn a_registry_that_cannot_be_made_says_which_key() {
     };
     let error = make(with(&|p| p.kind = "pigeon".to_owned())).await;
     assert_eq!(error, "providers.p.kind: there is no kind \"pigeon\"; known are demo, http");
-    assert!(make(with(&|p| p.base_url = None)).await.starts_with("providers.p.base_url is missing"));
+    assert!(
+        make(with(&|p| p.base_url = None)).await.starts_with("providers.p.base_url is missing")
+    );
     assert!(make(with(&|p| p.secret = None)).await.starts_with("providers.p.secret is missing"));
     let error = make(with(&|p| p.base_url = Some("http://u:hunter2@127.0.0.1".to_owned()))).await;
-    assert!(error.starts_with("providers.p.base_url must not carry") && !error.contains("hunter2"), "{error}");
+    assert!(
+        error.starts_with("providers.p.base_url must not carry") && !error.contains("hunter2"),
+        "{error}"
+    );
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -1197,12 +1369,18 @@ async fn a_directory_is_read_again_when_it_changes_and_silent_while_it_is_broken
     assert_eq!(resolved(&directory, Channel::Sms).await.to.expose(), "+12025550124");
     let unavailable = |code: &str| Resolution::Unavailable { code: code.to_owned() };
     write("+12025550125", "{\"destination_ref\":\"dest-1\",\"phone\":\"+12025550999\"}");
-    assert_eq!(directory.resolve(&asked(Channel::Sms), soon()).await, unavailable("directory_broken"));
+    assert_eq!(
+        directory.resolve(&asked(Channel::Sms), soon()).await,
+        unavailable("directory_broken")
+    );
     let error = resolver::Directory::open(&path).unwrap_err().to_string();
     assert!(error.contains("line 3") && error.contains("repeats a destination_ref"), "{error}");
     assert!(!error.contains("dest-1") && !error.contains("2025550"), "{error}");
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(directory.resolve(&asked(Channel::Sms), soon()).await, unavailable("directory_unreadable"));
+    assert_eq!(
+        directory.resolve(&asked(Channel::Sms), soon()).await,
+        unavailable("directory_unreadable")
+    );
     write("+12025550126", "");
     assert_eq!(resolved(&directory, Channel::Sms).await.to.expose(), "+12025550126");
     std::fs::remove_dir_all(folder).unwrap();
@@ -1211,9 +1389,17 @@ async fn a_directory_is_read_again_when_it_changes_and_silent_while_it_is_broken
 #[tokio::test]
 async fn the_http_resolver_asks_signed_and_has_three_answers() {
     let remote = |bare: &Bare| {
-        resolver::Remote::new(&format!("{}/resolve?v=1", bare.url()), secret("s3cret"), system(), transport()).unwrap()
+        resolver::Remote::new(
+            &format!("{}/resolve?v=1", bare.url()),
+            secret("s3cret"),
+            system(),
+            transport(),
+        )
+        .unwrap()
     };
-    let bare = Bare::start(answer("200 OK", r#"{"phone":"+12025550123","link":"https://example.com/r"}"#)).await;
+    let bare =
+        Bare::start(answer("200 OK", r#"{"phone":"+12025550123","link":"https://example.com/r"}"#))
+            .await;
     assert_eq!(resolved(&remote(&bare), Channel::Sms).await.to.expose(), "+12025550123");
     let text = String::from_utf8(bare.requests().await[0].clone()).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -1249,16 +1435,27 @@ async fn the_http_resolver_asks_signed_and_has_three_answers() {
 #[tokio::test]
 async fn no_error_and_no_debug_text_carries_an_address_a_link_or_a_key() {
     let bare = Bare::start(Act::Close).await;
-    let provider = provider(&format!("{}/path-s3cret", bare.url()), "webhook_secret = \"h00k-h00k\"");
+    let provider =
+        provider(&format!("{}/path-s3cret", bare.url()), "webhook_secret = \"h00k-h00k\"");
     let sent = message("a1");
-    let failure = transport().exchange(post(&format!("{}/path-s3cret", bare.url()), "body-s3cret"), soon()).await;
+    let failure = transport()
+        .exchange(post(&format!("{}/path-s3cret", bare.url()), "body-s3cret"), soon())
+        .await;
     let found = resolved(&resolver::Demo, Channel::Sms).await;
     let texts = format!(
         "{provider:?} {sent:?} {failure:?} {} {:?} {found:?}",
         failure.as_ref().unwrap_err(),
         provider.send(&sent, soon()).await
     );
-    for hidden in ["2025550123", "t0ken", "k3y-k3y", "h00k", "body-s3cret", found.to.expose(), found.link.expose()] {
+    for hidden in [
+        "2025550123",
+        "t0ken",
+        "k3y-k3y",
+        "h00k",
+        "body-s3cret",
+        found.to.expose(),
+        found.link.expose(),
+    ] {
         assert!(!texts.contains(hidden), "{hidden} in {texts}");
     }
 }

@@ -86,7 +86,8 @@ fn only_the_clock_reads_time_and_only_entropy_is_random() {
 
 #[test]
 fn nothing_is_left_to_do_and_nothing_is_skipped() {
-    let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("#[ig", "nore"), concat!("to", "do!(")];
+    let words =
+        [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("#[ig", "nore"), concat!("to", "do!(")];
     let mut found = Vec::new();
     for folder in ["server", "app", "xtask"] {
         for path in files(&root().join(folder), "rs") {
@@ -137,7 +138,8 @@ fn each_migration_stands_for_both_engines_with_the_same_tables_and_columns() {
 
 #[test]
 fn every_reason_and_every_kind_of_fact_is_explained() {
-    let text = fs::read_to_string(root().join("docs/reason-codes.md")).expect("docs/reason-codes.md");
+    let text =
+        fs::read_to_string(root().join("docs/reason-codes.md")).expect("docs/reason-codes.md");
     let titles: BTreeSet<String> = text
         .lines()
         .filter_map(|line| line.trim_start_matches('#').trim().split('`').nth(1).map(str::to_owned))
@@ -154,9 +156,14 @@ fn every_reason_and_every_kind_of_fact_is_explained() {
 fn the_project_speaks_of_itself_alone() {
     let words = [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/")];
     let mut found = Vec::new();
-    for (folder, ending) in
-        [("server", "rs"), ("app", "rs"), ("xtask", "rs"), ("scripts", "sh"), ("docs", "md"), ("style", "css")]
-    {
+    for (folder, ending) in [
+        ("server", "rs"),
+        ("app", "rs"),
+        ("xtask", "rs"),
+        ("scripts", "sh"),
+        ("docs", "md"),
+        ("style", "css"),
+    ] {
         for path in files(&root().join(folder), ending) {
             let text = fs::read_to_string(&path).expect("text");
             for word in words {

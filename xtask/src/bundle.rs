@@ -11,12 +11,7 @@ use crate::tree::Files;
 const TARGET: &str = "wasm32-unknown-unknown";
 /// The server renders with the same cfg. Given here too, because a RUSTFLAGS in the environment hides the configured one
 /// and the pages would then not hydrate.
-const FLAGS: &[&str] = &[
-    "--cfg",
-    "erase_components",
-    "--check-cfg",
-    "cfg(erase_components)",
-];
+const FLAGS: &[&str] = &["--cfg", "erase_components", "--check-cfg", "cfg(erase_components)"];
 
 /// Which cargo builds for wasm32. Written by `scripts/setup.sh` as `NAME=value` lines where it is not the default one.
 pub struct Toolchain {
@@ -41,10 +36,7 @@ impl Toolchain {
 
     /// For the stamp: another toolchain is another bundle.
     pub fn describe(&self) -> String {
-        self.variables
-            .iter()
-            .map(|(name, value)| format!("{name}={value}\n"))
-            .collect()
+        self.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
     }
 
     fn cargo(&self) -> Command {
@@ -61,12 +53,7 @@ impl Toolchain {
                 cargo.env_remove(&name);
             }
         }
-        cargo.envs(
-            self.variables
-                .iter()
-                .filter(|(name, _)| name != "CARGO")
-                .cloned(),
-        );
+        cargo.envs(self.variables.iter().filter(|(name, _)| name != "CARGO").cloned());
         cargo
     }
 }

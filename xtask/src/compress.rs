@@ -7,17 +7,8 @@ use flate2::write::GzEncoder;
 
 use crate::tree::Files;
 
-const GAINS: &[&str] = &[
-    ".js",
-    ".wasm",
-    ".css",
-    ".svg",
-    ".txt",
-    ".json",
-    ".webmanifest",
-    ".html",
-    ".ico",
-];
+const GAINS: &[&str] =
+    &[".js", ".wasm", ".css", ".svg", ".txt", ".json", ".webmanifest", ".html", ".ico"];
 const BROTLI_QUALITY: u32 = 11;
 const BROTLI_WINDOW_BITS: u32 = 22;
 

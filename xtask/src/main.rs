@@ -73,10 +73,7 @@ fn site(profile: &str) -> Result<()> {
     let toolchain = bundle::Toolchain::read(&target)?;
     let inputs = stamp::of(&root, profile, &toolchain)?;
     if stamp::is_current(&stamp, &site, &inputs)? {
-        println!(
-            "site: up to date ({:.2} s)",
-            started.elapsed().as_secs_f32()
-        );
+        println!("site: up to date ({:.2} s)", started.elapsed().as_secs_f32());
         return Ok(());
     }
     // Should this run be interrupted, the next one must not take its remains for a result.
@@ -98,21 +95,14 @@ fn site(profile: &str) -> Result<()> {
 
 fn report(sizes: &[compress::Size], started: Instant) {
     for size in sizes {
-        println!(
-            "{:>9} B  {:>9} B br  {}",
-            size.plain, size.brotli, size.name
-        );
+        println!("{:>9} B  {:>9} B br  {}", size.plain, size.brotli, size.name);
     }
     println!("site: {:.1} s", started.elapsed().as_secs_f32());
 }
 
 fn check_budget(sizes: &[compress::Size]) -> Result<()> {
     let sum = |endings: &[&str]| -> u64 {
-        sizes
-            .iter()
-            .filter(|s| endings.iter().any(|e| s.name.ends_with(e)))
-            .map(|s| s.brotli)
-            .sum()
+        sizes.iter().filter(|s| endings.iter().any(|e| s.name.ends_with(e))).map(|s| s.brotli).sum()
     };
     let (script, all) = (sum(&[".js", ".wasm"]), sum(&[".js", ".wasm", ".css"]));
     println!(

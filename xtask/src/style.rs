@@ -44,17 +44,11 @@ fn import(line: &str) -> Result<Option<(&str, Option<&str>)>> {
     };
     let mut parts = rest.trim().trim_end_matches(';').split_whitespace();
     let name = parts.next().unwrap_or_default();
-    let name = name
-        .strip_prefix("url(")
-        .and_then(|n| n.strip_suffix(')'))
-        .unwrap_or(name);
+    let name = name.strip_prefix("url(").and_then(|n| n.strip_suffix(')')).unwrap_or(name);
     let name = name.trim_matches(['"', '\'']);
     let layer = match parts.next() {
         None => None,
-        Some(layer) => match layer
-            .strip_prefix("layer(")
-            .and_then(|l| l.strip_suffix(')'))
-        {
+        Some(layer) => match layer.strip_prefix("layer(").and_then(|l| l.strip_suffix(')')) {
             Some(layer) => Some(layer),
             None => bail!("main.css: only layer(…) may follow an imported name: {line}"),
         },
@@ -116,10 +110,7 @@ mod tests {
         );
         assert_eq!(import("@import \"a.css\";").unwrap(), Some(("a.css", None)));
         assert_eq!(import("@layer a, b;").unwrap(), None);
-        assert!(
-            import("@import \"a.css\" screen;").is_err(),
-            "a media query would be lost"
-        );
+        assert!(import("@import \"a.css\" screen;").is_err(), "a media query would be lost");
     }
 
     #[test]
@@ -129,9 +120,6 @@ mod tests {
             strip("a::before { content: \"/* no */\" }\n"),
             "a::before { content: \"/* no */\" }\n"
         );
-        assert_eq!(
-            strip("a { content: \"\\\"/*\" }\n"),
-            "a { content: \"\\\"/*\" }\n"
-        );
+        assert_eq!(strip("a { content: \"\\\"/*\" }\n"), "a { content: \"\\\"/*\" }\n");
     }
 }

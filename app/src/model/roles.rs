@@ -49,10 +49,9 @@ impl Role {
         match self {
             Self::Admin => true,
             Self::Support => matches!(permission, P::SeeEvents | P::BlindLookup | P::SeeHealth),
-            Self::Compliance => matches!(
-                permission,
-                P::SeeEvents | P::BlindLookup | P::SeeHealth | P::Evidence
-            ),
+            Self::Compliance => {
+                matches!(permission, P::SeeEvents | P::BlindLookup | P::SeeHealth | P::Evidence)
+            }
             Self::Oncall => {
                 matches!(permission, P::SeeEvents | P::SeeHealth | P::Freeze)
             }

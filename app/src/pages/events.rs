@@ -30,7 +30,7 @@ pub fn events(frame: Frame, data: EventsPage, options: LeptosOptions) -> impl In
     let list = if data.rows.is_empty() {
         nothing(&data).into_any()
     } else {
-        rows_table("Events, newest first", &data.rows, now)
+        rows_table("Events, newest first", &data.rows, true, now)
     };
     let content = view! {
         {head(title, None, now, Some("events"))}
@@ -40,10 +40,14 @@ pub fn events(frame: Frame, data: EventsPage, options: LeptosOptions) -> impl In
             {data.has_personal_data.then(personal)}
             {filters(&data)}
             {chips(&data.filter)}
-            <section class="panel" aria-label="Matching events" data-live="list">
-                {list}
-                {pager(count, newest, older)}
-            </section>
+            <div class="held">
+                // Shown by the live island while newer rows wait; it floats, so that it moves nothing.
+                <a class="newpill" href=data.filter.href(None) hidden data-new="">"0 new"</a>
+                <section class="panel" aria-label="Matching events" data-live="list">
+                    {list}
+                    {pager(count, newest, older)}
+                </section>
+            </div>
         </div>
     };
     page(frame, options, Layout::new("Events").own_search().live("events"), content.into_any())
@@ -267,8 +271,8 @@ fn nothing(data: &EventsPage) -> AnyView {
     .into_any()
 }
 
-/// Events as a dense table, in the order given.
-pub(super) fn rows_table(name: &'static str, rows: &[Record], now: Stamp) -> AnyView {
+/// Events as a dense table, in the order given. `hold`: rows that come in later wait until they are asked for.
+pub(super) fn rows_table(name: &'static str, rows: &[Record], hold: bool, now: Stamp) -> AnyView {
     let rows = rows
         .iter()
         .map(|record| {
@@ -303,7 +307,7 @@ pub(super) fn rows_table(name: &'static str, rows: &[Record], now: Stamp) -> Any
                         <th scope="col" class="num">"Updated, "{zone()}</th>
                     </tr>
                 </thead>
-                <tbody>{rows}</tbody>
+                <tbody data-hold=hold.then_some("")>{rows}</tbody>
             </table>
         },
     )

@@ -4,8 +4,8 @@ use leptos::prelude::*;
 
 use super::events::rows_table;
 use crate::components::{
-    Layout, big_span, capped, capped_counted, clock_zone, counted, empty, head, number, page, percent, stat,
-    state_badge,
+    Layout, big_span, capped, capped_counted, clock_zone, counted, empty, head, number, page,
+    percent, stat, state_badge,
 };
 use crate::model::{Age, Capped, EventFilter, Frame, OverviewPage, Stamp, State};
 
@@ -34,7 +34,7 @@ pub fn overview(frame: Frame, data: OverviewPage, options: LeptosOptions) -> imp
                     {if data.recent.is_empty() {
                         nothing_yet().into_any()
                     } else {
-                        rows_table("Newest events", &data.recent, now)
+                        rows_table("Newest events", &data.recent, false, now)
                     }}
                 </div>
             </section>
@@ -155,7 +155,8 @@ fn states(states: &[(State, Capped)]) -> AnyView {
     let summary = if total == 0 {
         "No event is kept.".to_owned()
     } else {
-        let most = states.iter().find(|(_, count)| count.count > total / 2).map(|(state, _)| *state);
+        let most =
+            states.iter().find(|(_, count)| count.count > total / 2).map(|(state, _)| *state);
         let cap =
             if is_capped { " Counting stops at a limit, so the shares are rough." } else { "" };
         let most = most.map_or_else(String::new, |state| format!("; most are {state}"));

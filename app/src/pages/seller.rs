@@ -3,8 +3,8 @@
 use leptos::prelude::*;
 
 use crate::components::{
-    Layout, ago, capped_counted, clock, clock_zone, copy, counted, empty, event_link, head, held_mark, page,
-    pager, scroll, state_badge, zone,
+    Layout, ago, capped_counted, clock, clock_zone, copy, counted, empty, event_link, head,
+    held_mark, page, pager, scroll, state_badge, zone,
 };
 use crate::model::{Frame, SellerPage, SellerRow, Stamp, State, percent_encoded};
 
@@ -57,7 +57,8 @@ fn lead(data: &SellerPage, now: Stamp) -> Option<AnyView> {
         return None;
     }
     let newest = &data.rows.first()?.record;
-    let in_doubt = data.rows.iter().filter(|row| row.record.state == State::DispatchUnknown).count();
+    let in_doubt =
+        data.rows.iter().filter(|row| row.record.state == State::DispatchUnknown).count();
     let link = match newest.state {
         State::FailedFinal | State::Expired => ().into_any(),
         _ if newest.expires_at > now => {

@@ -172,17 +172,18 @@ impl AdmissionService {
 
     fn judge(&self, bytes: &[u8], client_id: &str) -> Result<Admission, Vec<FieldError>> {
         let event = parse_event(bytes, &self.defaults)?;
-        let Some(provider) = self.providers.get(&event.channel) else {
-            return Err(vec![FieldError::new("channel", "no_route")]);
-        };
+        let provider = self.providers.get(&event.channel);
         let now = self.clock.now();
         let lifetime = event.expires_at.since(now);
-        let fault = if lifetime <= 0 {
-            Some("past")
+        // Judged here and answered only if the event is new: what was admitted once is a replay for ever.
+        let fault = if provider.is_none() {
+            Some(("channel", "no_route"))
+        } else if lifetime <= 0 {
+            Some(("expires_at", "past"))
         } else if lifetime < self.lifetime_min {
-            Some("too_soon")
+            Some(("expires_at", "too_soon"))
         } else if lifetime > self.lifetime_max {
-            Some("too_far")
+            Some(("expires_at", "too_far"))
         } else {
             None
         };
@@ -197,7 +198,7 @@ impl AdmissionService {
             event_id: event.event_id,
             idempotency_key: event.idempotency_key,
             channel: event.channel,
-            provider: provider.clone(),
+            provider: provider.cloned().unwrap_or_default(),
             purpose: event.purpose,
             seller_id: event.seller_id,
             request_window: event.request_window,
@@ -206,7 +207,7 @@ impl AdmissionService {
             reset_ref: event.reset_ref,
             expires_at: event.expires_at,
             client_id: client_id.to_owned(),
-            fault: fault.map(|code| ("expires_at", code)),
+            fault,
         })
     }
 

@@ -81,7 +81,7 @@ pub async fn run(
 ) -> Result<(), CliError> {
     match &args.command {
         Command::Add { email, role, password_stdin } => {
-            let email = address(email)?;
+            let email = &address(email)?;
             let password = password(*password_stdin, input)?;
             let user = admin.add_user(email, *role, &password).await?;
             out.line(&format!("added {} as {} ({})", user.email, user.role, user.id))
@@ -105,13 +105,13 @@ pub async fn run(
             out.table(&["id", "email", "role", "created (UTC)", "disabled (UTC)"], &rows)
         }
         Command::Passwd { email, password_stdin } => {
-            let email = address(email)?;
+            let email = &address(email)?;
             let password = password(*password_stdin, input)?;
             known(admin.set_password(email, &password).await?)?;
             out.line("the password is set and the operator's sessions have ended")
         }
         Command::Disable { email } => {
-            known(admin.disable_user(address(email)?).await?)?;
+            known(admin.disable_user(&address(email)?).await?)?;
             out.line("the operator is disabled and the operator's sessions have ended")
         }
     }
@@ -124,9 +124,9 @@ fn known(is_known: bool) -> Result<(), CliError> {
     Err(CliError::failed("there is no operator with this address", "see `sendonce user list`"))
 }
 
-/// The address, if it can be one.
-fn address(email: &str) -> Result<&str, CliError> {
-    let email = email.trim();
+/// The address as sign-in compares it, if it can be one.
+fn address(email: &str) -> Result<String, CliError> {
+    let email = crate::password::canonical_email(email);
     let is_address = email.split_once('@').is_some_and(|(local, domain)| {
         !local.is_empty() && !domain.is_empty() && !domain.contains('@')
     }) && email.chars().count() <= EMAIL_CHARS_MAX

@@ -182,7 +182,10 @@ impl Dispatcher {
             () = self.tasks.wait() => return,
             () = self.parts.env.clock.sleep(grace) => {}
         }
-        tracing::warn!(calls = self.tasks.len(), "the grace time is over; running calls become unknown");
+        tracing::warn!(
+            calls = self.tasks.len(),
+            "the grace time is over; running calls become unknown"
+        );
         self.abandon.cancel();
         self.tasks.wait().await;
     }
@@ -208,7 +211,9 @@ impl Dispatcher {
         }
         let p = &self.parts;
         let Some(provider) = p.registry.get(&claim.provider).cloned() else {
-            tracing::error!("the record's provider is not configured; it waits until it is or expires");
+            tracing::error!(
+                "the record's provider is not configured; it waits until it is or expires"
+            );
             return self.give_up(&claim, PreCall::Released).await;
         };
         let message = template::render(
@@ -233,7 +238,8 @@ impl Dispatcher {
                 (attempt, Deadline { boot: before.saturating_add(p.env.rules.policy.call_timeout) })
             }
             Some(Started::Stopped(state)) => {
-                metrics::counter!("sendonce_markers_refused_total", "state" => state.as_str()).increment(1);
+                metrics::counter!("sendonce_markers_refused_total", "state" => state.as_str())
+                    .increment(1);
                 p.wakeups.reads();
                 return;
             }
@@ -243,7 +249,8 @@ impl Dispatcher {
             }
             None => return,
         };
-        metrics::counter!("sendonce_calls_total", "provider" => claim.provider.clone()).increment(1);
+        metrics::counter!("sendonce_calls_total", "provider" => claim.provider.clone())
+            .increment(1);
         p.wakeups.changed();
         let verdict = self.call(&*provider, &message, deadline).await;
         // Gone before anything is awaited again: the message lives no longer than its call.
@@ -267,8 +274,7 @@ impl Dispatcher {
             channel: claim.channel,
             purpose: claim.purpose.clone(),
         };
-        let deadline =
-            Deadline { boot: p.env.clock.boot().saturating_add(p.resolver_timeout) };
+        let deadline = Deadline { boot: p.env.clock.boot().saturating_add(p.resolver_timeout) };
         let resolution = tokio::select! {
             resolution = p.resolver.resolve(&request, deadline) => resolution,
             () = p.env.clock.sleep(duration(p.resolver_timeout)) => {
@@ -372,7 +378,9 @@ impl Dispatcher {
                 }
             }
             if p.env.clock.boot().saturating_sub(since) > patience {
-                tracing::error!("the call's end could not be written; the reaper will mark it unknown");
+                tracing::error!(
+                    "the call's end could not be written; the reaper will mark it unknown"
+                );
                 return;
             }
             p.env.clock.sleep(RECORD_AGAIN).await;

@@ -387,11 +387,11 @@ impl Step {
             Verdict::Accepted { message_id } => {
                 self.accepted_by_provider(message_id.as_deref(), ctx);
             }
-            Verdict::Unknown { why, .. } => self.into_unknown(why.reason(), detail, ctx),
-            _ if self.record.is_replay => self.replay_ends(detail.code("why", verdict.outcome().as_str()), ctx),
-            _ if self.is_contested() => {
-                self.into_unknown(Reason::AmbiguousResponse, detail.code("why", "evidence"), ctx);
+            Verdict::Unknown { why, .. } => self.becomes_unknown(why.reason(), detail, ctx),
+            _ if self.record.is_replay => {
+                self.replay_ends(detail.code("why", verdict.outcome().as_str()), ctx)
             }
+            _ if self.is_contested() => self.contradicts_evidence(detail, ctx),
             Verdict::NotSent { .. } => self.prove(Reason::NotSent, None, detail, ctx),
             Verdict::RateLimited { retry_at } => {
                 self.prove(Reason::RateLimited, *retry_at, detail, ctx);
@@ -404,7 +404,11 @@ impl Step {
             }
             Verdict::RefusedPermanently { .. } if self.record.held.is_some() => {
                 // An earlier attempt turned out to have been sent: that is the outcome.
-                self.into_unknown(Reason::AmbiguousResponse, detail.code("why", "evidence"), ctx);
+                self.becomes_unknown(
+                    Reason::AmbiguousResponse,
+                    detail.code("why", "evidence"),
+                    ctx,
+                );
                 self.apply_held(ctx);
             }
             Verdict::RefusedPermanently { .. } => {
@@ -430,23 +434,33 @@ impl Step {
         self.apply_held(ctx);
     }
 
-    fn into_unknown(&mut self, reason: Reason, detail: Detail, ctx: &Ctx<'_>) {
+    fn becomes_unknown(&mut self, reason: Reason, detail: Detail, ctx: &Ctx<'_>) {
         let number = self.record.attempt;
-        let contested = reason == Reason::AmbiguousResponse && self.is_contested();
         self.release();
         self.go(State::DispatchUnknown, reason, number, detail, ctx);
         self.await_reads(ctx);
-        if contested {
-            // Refusal against evidence: neither is believed, the next read decides.
-            self.record.held = None;
-            self.record.due_at = self.record.due_at.map(|_| ctx.now);
-        } else {
-            self.apply_held(ctx);
-        }
+        self.apply_held(ctx);
+    }
+
+    /// A definite refusal against evidence: neither is believed, the next read decides. The evidence stays
+    /// with the record, so that no "absent" can authorise another call against it.
+    fn contradicts_evidence(&mut self, detail: Detail, ctx: &Ctx<'_>) {
+        let number = self.record.attempt;
+        self.release();
+        let detail = detail.code("why", "evidence");
+        self.go(State::DispatchUnknown, Reason::AmbiguousResponse, number, detail, ctx);
+        self.await_reads(ctx);
+        self.record.due_at = self.record.due_at.map(|_| ctx.now);
     }
 
     /// The call before sent nothing: the queue again, or the end of the budget.
-    pub(super) fn prove(&mut self, reason: Reason, retry_at: Option<Stamp>, detail: Detail, ctx: &Ctx<'_>) {
+    pub(super) fn prove(
+        &mut self,
+        reason: Reason,
+        retry_at: Option<Stamp>,
+        detail: Detail,
+        ctx: &Ctx<'_>,
+    ) {
         let number = self.record.attempt;
         self.release();
         if reason.spends_attempt() {
@@ -482,7 +496,7 @@ impl Step {
         require(r.lease_until.is_some_and(|until| until <= ctx.now), Illegal::NotDue)?;
         match (r.phase, r.is_replay) {
             (Phase::Calling, _) => {
-                self.into_unknown(Reason::LeaseLostAfterCall, Detail::default(), ctx);
+                self.becomes_unknown(Reason::LeaseLostAfterCall, Detail::default(), ctx);
             }
             (_, true) => self.replay_ends(Detail::default().code("why", "lease"), ctx),
             (_, false) => self.back_to_queue(Reason::LeaseLostBeforeCall, ctx),
@@ -593,9 +607,19 @@ impl Step {
     }
 
     /// Changes the state and writes the fact of it.
-    pub(super) fn go(&mut self, to: State, reason: Reason, attempt: u32, detail: Detail, ctx: &Ctx<'_>) {
+    pub(super) fn go(
+        &mut self,
+        to: State,
+        reason: Reason,
+        attempt: u32,
+        detail: Detail,
+        ctx: &Ctx<'_>,
+    ) {
         let from = self.record.state;
-        assert!(is_legal(Some(from), to, reason), "{from} to {to} for {reason} is not in the table");
+        assert!(
+            is_legal(Some(from), to, reason),
+            "{from} to {to} for {reason} is not in the table"
+        );
         let r = &mut self.record;
         r.state = to;
         r.reason = reason;
@@ -618,7 +642,13 @@ impl Step {
         self.facts.push(fact);
     }
 
-    pub(super) fn note(&mut self, kind: FactKind, attempt: Option<u32>, detail: Detail, ctx: &Ctx<'_>) {
+    pub(super) fn note(
+        &mut self,
+        kind: FactKind,
+        attempt: Option<u32>,
+        detail: Detail,
+        ctx: &Ctx<'_>,
+    ) {
         let fact = self.fact(kind, attempt, detail, ctx);
         self.facts.push(fact);
     }

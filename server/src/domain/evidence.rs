@@ -87,7 +87,10 @@ impl Step {
     pub(super) fn unresolved_read(&mut self, asked_at: Stamp, answer: &Lookup, ctx: &Ctx<'_>) {
         let attempt = self.record.attempt;
         let believed = self.record.settled_from(ctx.facing.settle, ctx.policy.lease);
-        let counts = *answer == Lookup::Absent && believed.is_some_and(|from| asked_at >= from);
+        // Evidence that a refusal contradicted outweighs any number of "absent".
+        let counts = *answer == Lookup::Absent
+            && self.record.held.is_none()
+            && believed.is_some_and(|from| asked_at >= from);
         let detail = match answer {
             Lookup::CannotTell { code } => {
                 Detail::default().code("answer", "cannot_tell").code("code", code)
@@ -128,7 +131,13 @@ impl Step {
     }
 
     /// What evidence about one attempt does to the record.
-    pub(super) fn weigh(&mut self, attempt: u32, seen: Seen, message_id: Option<&str>, ctx: &Ctx<'_>) {
+    pub(super) fn weigh(
+        &mut self,
+        attempt: u32,
+        seen: Seen,
+        message_id: Option<&str>,
+        ctx: &Ctx<'_>,
+    ) {
         let is_earlier = attempt < self.record.attempt;
         if is_earlier {
             self.note_message(
@@ -171,7 +180,13 @@ impl Step {
         }
     }
 
-    pub(super) fn reconciled(&mut self, attempt: u32, seen: Seen, message_id: Option<&str>, ctx: &Ctx<'_>) {
+    pub(super) fn reconciled(
+        &mut self,
+        attempt: u32,
+        seen: Seen,
+        message_id: Option<&str>,
+        ctx: &Ctx<'_>,
+    ) {
         self.release();
         self.keep_message_id(message_id);
         self.record.authority = 0;
@@ -205,10 +220,8 @@ impl Step {
 
     /// The call in hand is over: what was held back counts now.
     pub(super) fn apply_held(&mut self, ctx: &Ctx<'_>) {
-        let waits = matches!(
-            self.record.state,
-            State::Accepted | State::DispatchUnknown | State::Sent
-        );
+        let waits =
+            matches!(self.record.state, State::Accepted | State::DispatchUnknown | State::Sent);
         if !waits {
             self.record.held = None;
             return;

@@ -97,8 +97,7 @@ impl Life {
     }
 
     fn try_do(&mut self, event: &Event) -> Result<Step, Illegal> {
-        let ctx =
-            Ctx { now: self.now, policy: &self.policy, facing: &self.facing, jitter: 500 };
+        let ctx = Ctx { now: self.now, policy: &self.policy, facing: &self.facing, jitter: 500 };
         let step = self.record.apply(event, &ctx)?;
         self.record = step.record.clone();
         self.facts.extend(step.facts.iter().cloned());
@@ -216,21 +215,69 @@ fn every_state() -> Vec<(&'static str, Life)> {
     };
     vec![
         build("accepted", &|_| {}, readable()),
-        build("claimed", &|l| { l.claims(); }, readable()),
-        build("calling", &|l| { l.claims().starts(); }, readable()),
-        build("unknown", &|l| { l.claims().starts().later(5).ends(timeout()).later(2); }, readable()),
-        build("replay claimed", &|l| {
-            l.claims().starts().ends(timeout()).later(3).claims_replay();
-        }, replayable()),
-        build("replay calling", &|l| {
-            l.claims().starts().ends(timeout()).later(3).claims_replay().starts();
-        }, replayable()),
-        build("sent", &|l| { l.claims().starts().ends(accepted()); }, readable()),
-        build("delivered", &|l| {
-            l.claims().starts().ends(accepted()).callback(1, Seen::Delivered);
-        }, readable()),
-        build("failed_final", &|l| { l.claims().starts().ends(permanent()); }, readable()),
-        build("expired", &|l| { l.later(600).does(Event::Expire { was_frozen: false }); }, readable()),
+        build(
+            "claimed",
+            &|l| {
+                l.claims();
+            },
+            readable(),
+        ),
+        build(
+            "calling",
+            &|l| {
+                l.claims().starts();
+            },
+            readable(),
+        ),
+        build(
+            "unknown",
+            &|l| {
+                l.claims().starts().later(5).ends(timeout()).later(2);
+            },
+            readable(),
+        ),
+        build(
+            "replay claimed",
+            &|l| {
+                l.claims().starts().ends(timeout()).later(3).claims_replay();
+            },
+            replayable(),
+        ),
+        build(
+            "replay calling",
+            &|l| {
+                l.claims().starts().ends(timeout()).later(3).claims_replay().starts();
+            },
+            replayable(),
+        ),
+        build(
+            "sent",
+            &|l| {
+                l.claims().starts().ends(accepted());
+            },
+            readable(),
+        ),
+        build(
+            "delivered",
+            &|l| {
+                l.claims().starts().ends(accepted()).callback(1, Seen::Delivered);
+            },
+            readable(),
+        ),
+        build(
+            "failed_final",
+            &|l| {
+                l.claims().starts().ends(permanent());
+            },
+            readable(),
+        ),
+        build(
+            "expired",
+            &|l| {
+                l.later(600).does(Event::Expire { was_frozen: false });
+            },
+            readable(),
+        ),
     ]
 }
 
@@ -241,14 +288,19 @@ fn every_event(life: &Life) -> Vec<(&'static str, Event)> {
     let owner = || "w2".to_owned();
     let start = |token| Event::Start { fence, is_frozen: false, token };
     let end = |verdict| Event::End { fence, verdict, ended_at: life.now };
-    let callback =
-        |seen| Event::Callback { attempt: 1, seen, message_id: None, provider_at: None };
+    let callback = |seen| Event::Callback { attempt: 1, seen, message_id: None, provider_at: None };
     vec![
         ("claim", Event::Claim { owner: owner(), lease_until, is_frozen: false }),
         ("claim frozen", Event::Claim { owner: owner(), lease_until, is_frozen: true }),
-        ("claim replay", Event::ClaimReplay {
-            owner: owner(), lease_until, is_frozen: false, token: TokenState::Live,
-        }),
+        (
+            "claim replay",
+            Event::ClaimReplay {
+                owner: owner(),
+                lease_until,
+                is_frozen: false,
+                token: TokenState::Live,
+            },
+        ),
         ("give up: resolver", Event::GiveUp { fence, why: PreCall::ResolverUnavailable }),
         ("give up: destination", Event::GiveUp { fence, why: PreCall::DestinationNotFound }),
         ("give up: country", Event::GiveUp { fence, why: PreCall::PolicyCountry }),
@@ -299,7 +351,9 @@ fn outcome(state: &str, event: &str) -> Option<(State, Reason)> {
             to(T::DispatchUnknown, R::Restored)
         }
         ("claimed", "give up: resolver") => to(T::Accepted, R::ResolverUnavailable),
-        ("claimed", "give up: bytes" | "give up: released") => to(T::Accepted, R::LeaseLostBeforeCall),
+        ("claimed", "give up: bytes" | "give up: released") => {
+            to(T::Accepted, R::LeaseLostBeforeCall)
+        }
         ("claimed", "give up: destination") => to(T::FailedFinal, R::DestinationNotFound),
         ("claimed", "give up: country") => to(T::FailedFinal, R::PolicyCountry),
         ("claimed", "give up: price") => to(T::FailedFinal, R::PolicyPrice),
@@ -323,19 +377,39 @@ fn outcome(state: &str, event: &str) -> Option<(State, Reason)> {
             to(T::DispatchUnknown, R::ReplayInconclusive)
         }
         // Evidence about a running call is kept and waits.
-        ("calling", e) if e.starts_with("late") || e.starts_with("callback") || e.starts_with("read found") || e.starts_with("read delivered") || e.starts_with("read failed") => {
+        ("calling", e)
+            if e.starts_with("late")
+                || e.starts_with("callback")
+                || e.starts_with("read found")
+                || e.starts_with("read delivered")
+                || e.starts_with("read failed") =>
+        {
             to(T::Dispatching, R::Claimed)
         }
-        ("replay calling" | "replay claimed", e) if e.starts_with("late") || e.starts_with("callback") || e == "read found" || e == "read delivered" || e == "read failed" => {
+        ("replay calling" | "replay claimed", e)
+            if e.starts_with("late")
+                || e.starts_with("callback")
+                || e == "read found"
+                || e == "read delivered"
+                || e == "read failed" =>
+        {
             to(T::Dispatching, R::IdempotentReplay)
         }
-        ("unknown", "late accepted" | "callback accepted" | "read found") => to(T::Sent, R::ReconciledFound),
-        ("unknown", "callback delivered" | "read delivered") => to(T::Delivered, R::ReconciledDelivered),
-        ("unknown", "callback failed" | "read failed") => to(T::FailedFinal, R::ReconciledFailed),
-        ("unknown", "late refused" | "read absent" | "read cannot tell") => to(T::DispatchUnknown, R::Timeout),
-        ("sent", "late accepted" | "late refused" | "callback accepted" | "read found" | "read absent" | "read cannot tell") => {
-            to(T::Sent, R::ProviderAccepted)
+        ("unknown", "late accepted" | "callback accepted" | "read found") => {
+            to(T::Sent, R::ReconciledFound)
         }
+        ("unknown", "callback delivered" | "read delivered") => {
+            to(T::Delivered, R::ReconciledDelivered)
+        }
+        ("unknown", "callback failed" | "read failed") => to(T::FailedFinal, R::ReconciledFailed),
+        ("unknown", "late refused" | "read absent" | "read cannot tell") => {
+            to(T::DispatchUnknown, R::Timeout)
+        }
+        (
+            "sent",
+            "late accepted" | "late refused" | "callback accepted" | "read found" | "read absent"
+            | "read cannot tell",
+        ) => to(T::Sent, R::ProviderAccepted),
         ("sent", "callback delivered" | "read delivered") => to(T::Delivered, R::DeliveryEvidence),
         ("sent", "callback failed" | "read failed") => to(T::FailedFinal, R::Undelivered),
         ("delivered", e) if is_evidence(e) => to(T::Delivered, R::DeliveryEvidence),
@@ -484,6 +558,29 @@ fn a_definite_refusal_against_evidence_is_unknown() {
 }
 
 #[test]
+fn evidence_that_a_refusal_contradicts_forbids_every_further_call() {
+    let mut life = Life::new(readable());
+    life.claims().starts().callback(1, Seen::Delivered).ends(transient());
+    for _ in 0..20 {
+        life.later(5).reads(Lookup::Absent);
+    }
+    life.is(State::DispatchUnknown, Reason::AmbiguousResponse);
+    life.later(1).reads(found(Seen::Delivered));
+    life.is(State::Delivered, Reason::ReconciledDelivered);
+    assert_eq!(life.record.calls, 1);
+}
+
+#[test]
+fn evidence_during_a_call_counts_when_its_answer_is_lost_or_vague() {
+    for why in [Doubt::Timeout, Doubt::ConnectionLost, Doubt::AmbiguousResponse] {
+        let mut life = Life::new(readable());
+        life.claims().starts().callback(1, Seen::Delivered);
+        life.ends(Verdict::Unknown { why, code: "500".into() });
+        life.is(State::Delivered, Reason::ReconciledDelivered);
+    }
+}
+
+#[test]
 fn evidence_for_an_earlier_attempt_raises_the_guardrail() {
     let mut life = Life::unknown(readable());
     life.later(2).reads(Lookup::Absent).later(1).reads(Lookup::Absent).claims().starts();
@@ -530,7 +627,13 @@ fn a_replay_that_is_not_accepted_goes_back_to_the_unknown() {
         assert_eq!((life.record.attempt, life.record.calls, life.record.replays), (1, 2, 1));
     }
     let mut life = Life::new(replayable());
-    life.claims().starts().ends(timeout()).later(3).claims_replay().later(11).does(Event::LeaseLost);
+    life.claims()
+        .starts()
+        .ends(timeout())
+        .later(3)
+        .claims_replay()
+        .later(11)
+        .does(Event::LeaseLost);
     life.is(State::DispatchUnknown, Reason::ReplayInconclusive);
 }
 
@@ -551,7 +654,11 @@ fn replays_end_with_their_budget_and_their_window() {
         is_frozen: false,
         token: TokenState::Live,
     };
-    assert_eq!(life.try_do(&replay).err(), Some(Illegal::NotAllowed), "window less one call timeout");
+    assert_eq!(
+        life.try_do(&replay).err(),
+        Some(Illegal::NotAllowed),
+        "window less one call timeout"
+    );
 }
 
 #[test]

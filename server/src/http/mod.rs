@@ -8,6 +8,7 @@ mod desk;
 pub mod freezes;
 pub mod guard;
 pub mod health;
+pub mod listen;
 mod login;
 pub mod metrics;
 pub mod openapi;

@@ -13,7 +13,6 @@ use crate::node::Node;
 
 /// The API, the webhooks and the pages of this process; health and metrics beside them unless they have
 /// a listener of their own.
-#[must_use]
 pub fn router(node: &Node, metrics: PrometheusHandle, with_health: bool) -> Router {
     let mut router = Router::new();
     if node.runs(Part::Api) {
@@ -46,7 +45,6 @@ pub fn router(node: &Node, metrics: PrometheusHandle, with_health: bool) -> Rout
 }
 
 /// `/healthz`, `/readyz` and `/metrics` alone.
-#[must_use]
 pub fn health_only(node: &Node, metrics: PrometheusHandle) -> Router {
     health_router(HealthState::new(
         Arc::clone(&node.store),

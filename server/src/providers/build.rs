@@ -94,7 +94,8 @@ pub async fn build(
     for (name, provider) in &config.providers {
         match provider.kind.as_str() {
             "http" if name != demo::NAME => {
-                let made = HttpProvider::new(name, provider, Arc::clone(&clock), Arc::clone(&transport))?;
+                let made =
+                    HttpProvider::new(name, provider, Arc::clone(&clock), Arc::clone(&transport))?;
                 providers.insert(name.clone(), Arc::new(made));
             }
             "demo" => {}
@@ -133,9 +134,10 @@ pub async fn build(
 fn check_routes(config: &Config, registry: &Registry) -> Result<(), BuildError> {
     for (channel, names) in &config.routes {
         for name in names {
-            let provider = registry
-                .get(name)
-                .ok_or_else(|| BuildError::UnknownProvider { channel: *channel, name: name.clone() })?;
+            let provider = registry.get(name).ok_or_else(|| BuildError::UnknownProvider {
+                channel: *channel,
+                name: name.clone(),
+            })?;
             if !provider.capability().channels.contains(channel) {
                 return Err(BuildError::WrongChannel { channel: *channel, name: name.clone() });
             }

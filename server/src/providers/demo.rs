@@ -86,7 +86,14 @@ impl Running {
         };
         let base_url = format!("http://{}/{NAME}", self.address);
         let webhook_secret = config.and_then(|config| config.webhook_secret.clone());
-        HttpProvider::of(base_url, self.secret.clone(), webhook_secret, capability, clock, transport)
+        HttpProvider::of(
+            base_url,
+            self.secret.clone(),
+            webhook_secret,
+            capability,
+            clock,
+            transport,
+        )
     }
 }
 
@@ -102,11 +109,12 @@ pub async fn start(
 ) -> Result<Running, BuildError> {
     let own = config.providers.get(NAME);
     let listen = own.and_then(|own| own.listen.as_deref());
-    let address: SocketAddr = listen.unwrap_or("127.0.0.1:0").parse().map_err(|_| BuildError::Invalid {
-        name: NAME.to_owned(),
-        key: "listen",
-        why: "must be an address and a port, as 127.0.0.1:4010",
-    })?;
+    let address: SocketAddr =
+        listen.unwrap_or("127.0.0.1:0").parse().map_err(|_| BuildError::Invalid {
+            name: NAME.to_owned(),
+            key: "listen",
+            why: "must be an address and a port, as 127.0.0.1:4010",
+        })?;
     let journal = Journal::open(&config.server.data_dir, clock.now())
         .map_err(|source| BuildError::Journal { source })?;
     let secret = Secret::new(entropy.hex(32));
@@ -121,8 +129,13 @@ pub async fn start(
         has_control: listen.is_some(),
         ..Settings::default()
     };
-    let simulator =
-        Simulator::new(settings, Some(journal), Arc::clone(&clock), entropy, Arc::clone(&transport));
+    let simulator = Simulator::new(
+        settings,
+        Some(journal),
+        Arc::clone(&clock),
+        entropy,
+        Arc::clone(&transport),
+    );
     let bound = TcpListener::bind(address).await;
     let address = match bound {
         Ok(listener) => {
@@ -144,7 +157,8 @@ pub async fn start(
 
 /// Whether the one who holds this address is a simulator of ours.
 async fn is_simulator(address: SocketAddr, clock: &dyn Clock, transport: &dyn Transport) -> bool {
-    let Ok(request) = http::Request::get(format!("http://{address}/_control")).body(Bytes::new()) else {
+    let Ok(request) = http::Request::get(format!("http://{address}/_control")).body(Bytes::new())
+    else {
         return false;
     };
     let deadline = Deadline { boot: clock.boot() + micros(Duration::from_secs(2)) };

@@ -20,8 +20,8 @@ use zeroize::Zeroizing;
 
 use super::transport::{Failure, Kind, Phase, Transport};
 use super::{
-    BuildError, CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query, Reading, Receipt,
-    Secret, kept, signature,
+    BuildError, CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query,
+    Reading, Receipt, Secret, kept, signature,
 };
 use crate::clock::Clock;
 use crate::config::ProviderConfig;
@@ -75,25 +75,75 @@ const fn row(from: u16, to: u16, class: Class, source: &'static str) -> Row {
 
 /// What each status means. The first row that covers a status counts; a status in no row is ambiguous.
 pub const CLASSES: &[Row] = &[
-    row(202, 202, Class::Accepted, "CONTRACT 9; without a message id the answer is not this protocol's: ambiguous"),
-    row(200, 299, Class::Ambiguous, "CONTRACT 9 lists 202 alone; vendors answer 200 to what they only validated (SendGrid's sandbox mode)"),
+    row(
+        202,
+        202,
+        Class::Accepted,
+        "CONTRACT 9; without a message id the answer is not this protocol's: ambiguous",
+    ),
+    row(
+        200,
+        299,
+        Class::Ambiguous,
+        "CONTRACT 9 lists 202 alone; vendors answer 200 to what they only validated (SendGrid's sandbox mode)",
+    ),
     row(401, 401, Class::Stopped, "CASES B41: our own configuration; events wait until expiry"),
     row(403, 403, Class::Stopped, "CASES B41: our own configuration; events wait until expiry"),
-    row(407, 407, Class::Stopped, "RFC 9110 15.5.8: a proxy wants credentials, nothing was forwarded"),
+    row(
+        407,
+        407,
+        Class::Stopped,
+        "RFC 9110 15.5.8: a proxy wants credentials, nothing was forwarded",
+    ),
     row(409, 409, Class::AlreadyAccepted, "CONTRACT 9; without the first message id: ambiguous"),
     row(429, 429, Class::RateLimited, "CONTRACT 9, CASES B43: not processed"),
     row(400, 400, Class::Refused(Otherwise::Permanent), "CONTRACT 9, CASES B41"),
     row(404, 404, Class::Refused(Otherwise::Permanent), "CONTRACT 9, CASES B41"),
     row(413, 413, Class::Refused(Otherwise::Permanent), "CONTRACT 9, CASES B41"),
     row(422, 422, Class::Refused(Otherwise::Permanent), "CONTRACT 9, CASES B41"),
-    row(402, 402, Class::Refused(Otherwise::Stopped), "PROVIDERS 5: credit is used up, an account's fault"),
-    row(405, 406, Class::Refused(Otherwise::Stopped), "RFC 9110 15.5.6-7: not the endpoint we think; base_url is wrong"),
-    row(411, 411, Class::Refused(Otherwise::Stopped), "RFC 9110 15.5.12: refused by its headers alone"),
-    row(415, 415, Class::Refused(Otherwise::Stopped), "RFC 9110 15.5.16: refused by its content type alone"),
+    row(
+        402,
+        402,
+        Class::Refused(Otherwise::Stopped),
+        "PROVIDERS 5: credit is used up, an account's fault",
+    ),
+    row(
+        405,
+        406,
+        Class::Refused(Otherwise::Stopped),
+        "RFC 9110 15.5.6-7: not the endpoint we think; base_url is wrong",
+    ),
+    row(
+        411,
+        411,
+        Class::Refused(Otherwise::Stopped),
+        "RFC 9110 15.5.12: refused by its headers alone",
+    ),
+    row(
+        415,
+        415,
+        Class::Refused(Otherwise::Stopped),
+        "RFC 9110 15.5.16: refused by its content type alone",
+    ),
     row(421, 421, Class::Refused(Otherwise::Stopped), "RFC 9110 15.5.20: not the server we think"),
-    row(426, 426, Class::Refused(Otherwise::Stopped), "RFC 9110 15.5.22: refuses this version of the protocol"),
-    row(400, 499, Class::Refused(Otherwise::Ambiguous), "CONTRACT 9 for the body's own word; without it a gateway may speak (408, 499), which proves nothing"),
-    row(300, 399, Class::Ambiguous, "no redirect is followed: who answers is not the provider that was configured"),
+    row(
+        426,
+        426,
+        Class::Refused(Otherwise::Stopped),
+        "RFC 9110 15.5.22: refuses this version of the protocol",
+    ),
+    row(
+        400,
+        499,
+        Class::Refused(Otherwise::Ambiguous),
+        "CONTRACT 9 for the body's own word; without it a gateway may speak (408, 499), which proves nothing",
+    ),
+    row(
+        300,
+        399,
+        Class::Ambiguous,
+        "no redirect is followed: who answers is not the provider that was configured",
+    ),
     row(500, 599, Class::Ambiguous, "PROVIDERS 2.1: a 5xx may come after the message was taken"),
 ];
 
@@ -149,8 +199,11 @@ impl HttpProvider {
         if secret.expose().is_empty() {
             return Err(missing("secret"));
         }
-        let base_url = base_url_of(base_url)
-            .map_err(|why| BuildError::Invalid { name: name.to_owned(), key: "base_url", why })?;
+        let base_url = base_url_of(base_url).map_err(|why| BuildError::Invalid {
+            name: name.to_owned(),
+            key: "base_url",
+            why,
+        })?;
         let webhook_secret = config.webhook_secret.clone();
         let capability = capability_of(kind(), config);
         Ok(Self::of(base_url, secret, webhook_secret, capability, clock, transport))
@@ -180,7 +233,11 @@ impl HttpProvider {
             .map_err(|_| Failure { phase: Phase::BeforeWrite, kind: Kind::Request })
     }
 
-    async fn post(&self, message: &Message, deadline: Deadline) -> Result<Response<Bytes>, Failure> {
+    async fn post(
+        &self,
+        message: &Message,
+        deadline: Deadline,
+    ) -> Result<Response<Bytes>, Failure> {
         let url = format!("{}/messages", self.base_url);
         let mut request = self.request(Method::POST, &url, body_of(message))?;
         let key = HeaderValue::from_str(&message.attempt_id)
@@ -191,7 +248,8 @@ impl HttpProvider {
     }
 
     async fn get(&self, query: &Query, deadline: Deadline) -> Result<Response<Bytes>, Failure> {
-        let url = format!("{}/messages?attempt_id={}", self.base_url, percent_encoded(&query.attempt_id));
+        let url =
+            format!("{}/messages?attempt_id={}", self.base_url, percent_encoded(&query.attempt_id));
         let request = self.request(Method::GET, &url, Bytes::new())?;
         self.transport.exchange(request, deadline).await
     }
@@ -250,7 +308,8 @@ fn body_of(message: &Message) -> Bytes {
         valid_until: message.valid_until,
     };
     // Reserved for every character escaped, so that growing leaves no copy of the link behind.
-    let texts = message.text.expose().len() + message.html.as_ref().map_or(0, |html| html.expose().len());
+    let texts =
+        message.text.expose().len() + message.html.as_ref().map_or(0, |html| html.expose().len());
     let mut bytes = Zeroizing::new(Vec::with_capacity(1024 + 6 * texts));
     serde_json::to_writer(&mut *bytes, &body).expect("strings and instants always serialise");
     Bytes::from_owner(bytes)
@@ -291,9 +350,12 @@ fn judge(response: &Response<Bytes>, to: &Secret, now: Stamp) -> Verdict {
         Class::Stopped => Verdict::ProviderStopped { code: refusal_code(status, body) },
         Class::Refused(otherwise) => {
             let code = refusal_code(status, body);
-            let permanent = serde_json::from_slice::<Refusal>(body).ok().and_then(|refusal| refusal.permanent);
+            let permanent =
+                serde_json::from_slice::<Refusal>(body).ok().and_then(|refusal| refusal.permanent);
             match (permanent, otherwise) {
-                (Some(true), _) | (None, Otherwise::Permanent) => Verdict::RefusedPermanently { code },
+                (Some(true), _) | (None, Otherwise::Permanent) => {
+                    Verdict::RefusedPermanently { code }
+                }
                 (Some(false), _) => Verdict::TransientRefusal { code },
                 (None, Otherwise::Stopped) => Verdict::ProviderStopped { code },
                 (None, Otherwise::Ambiguous) => ambiguous(code),
@@ -404,7 +466,10 @@ impl Provider for HttpProvider {
         }
     }
 
-    fn verify_callback(&self, request: &CallbackRequest<'_>) -> Result<Vec<Receipt>, CallbackError> {
+    fn verify_callback(
+        &self,
+        request: &CallbackRequest<'_>,
+    ) -> Result<Vec<Receipt>, CallbackError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Callback {
@@ -437,7 +502,10 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &str) -> Verdict {
-        let response = Response::builder().status(status).body(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+        let response = Response::builder()
+            .status(status)
+            .body(Bytes::copy_from_slice(body.as_bytes()))
+            .unwrap();
         judge(&response, &Secret::new("+12025550123".to_owned()), Stamp::from_micros(0))
     }
 
@@ -513,7 +581,9 @@ mod tests {
         assert_eq!(wait("Mon, 21 Sep 2037 14:12:20 GMT"), Some(3600));
         assert_eq!(wait("86400"), Some(3600));
         assert_eq!(wait("99999999999999999999999999"), Some(3600));
-        for garbage in ["", "-5", "soon", "1e3", "1.", ".5", "1.2.3", "Mon, 21 Sep 2026 14:14:20", "NaN", "+5"] {
+        for garbage in
+            ["", "-5", "soon", "1e3", "1.", ".5", "1.2.3", "Mon, 21 Sep 2026 14:14:20", "NaN", "+5"]
+        {
             assert_eq!(wait(garbage), None, "{garbage}");
         }
         assert_eq!(retry_at(&HeaderMap::new(), now), None);
@@ -529,22 +599,36 @@ mod tests {
             to: None,
         };
         let ask = |status: u16, body: &str| {
-            let response =
-                Response::builder().status(status).body(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+            let response = Response::builder()
+                .status(status)
+                .body(Bytes::copy_from_slice(body.as_bytes()))
+                .unwrap();
             read(&response, &query)
         };
         let found = |seen| Lookup::Found { seen, message_id: Some("m-1".to_owned()) };
         let unsure = |code: &str| Lookup::CannotTell { code: code.to_owned() };
         assert_eq!(ask(200, r#"{"state":"accepted","message_id":"m-1"}"#), found(Seen::Accepted));
-        assert_eq!(ask(200, r#"{"state":"delivered","message_id":"m-1","x":1}"#), found(Seen::Delivered));
-        assert_eq!(ask(200, r#"{"state":"failed","message_id":"m-1","attempt_id":"a1"}"#), found(Seen::Failed));
+        assert_eq!(
+            ask(200, r#"{"state":"delivered","message_id":"m-1","x":1}"#),
+            found(Seen::Delivered)
+        );
+        assert_eq!(
+            ask(200, r#"{"state":"failed","message_id":"m-1","attempt_id":"a1"}"#),
+            found(Seen::Failed)
+        );
         assert_eq!(
             ask(200, r#"{"state":"failed","message_id":"m-1","attempt_id":"a2"}"#),
             unsure("other_attempt")
         );
-        for bad in [r#"{"state":"queued","message_id":"m"}"#, r#"{"state":"accepted"}"#, "{}", "", "[]",
-            r#"{"state":1,"message_id":"m"}"#, r#"{"state":"accepted","message_id":1}"#]
-        {
+        for bad in [
+            r#"{"state":"queued","message_id":"m"}"#,
+            r#"{"state":"accepted"}"#,
+            "{}",
+            "",
+            "[]",
+            r#"{"state":1,"message_id":"m"}"#,
+            r#"{"state":"accepted","message_id":1}"#,
+        ] {
             assert_eq!(ask(200, bad), unsure("bad_answer"), "{bad}");
         }
         assert_eq!(ask(404, "{}"), Lookup::Absent);
@@ -555,9 +639,21 @@ mod tests {
 
     #[test]
     fn a_base_url_is_checked_when_it_is_read() {
-        assert_eq!(base_url_of("http://127.0.0.1:4010/http/").as_deref(), Ok("http://127.0.0.1:4010/http"));
-        assert_eq!(base_url_of("https://sms.example.com").as_deref(), Ok("https://sms.example.com"));
-        for bad in ["", "sms.example.com", "ftp://x.example", "https://a:b@x.example", "https://x.example?a=1"] {
+        assert_eq!(
+            base_url_of("http://127.0.0.1:4010/http/").as_deref(),
+            Ok("http://127.0.0.1:4010/http")
+        );
+        assert_eq!(
+            base_url_of("https://sms.example.com").as_deref(),
+            Ok("https://sms.example.com")
+        );
+        for bad in [
+            "",
+            "sms.example.com",
+            "ftp://x.example",
+            "https://a:b@x.example",
+            "https://x.example?a=1",
+        ] {
             assert!(base_url_of(bad).is_err(), "{bad}");
         }
     }

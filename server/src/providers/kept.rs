@@ -28,9 +28,9 @@ pub fn code(raw: &str) -> Option<String> {
 /// international number, and not the recipient under another name.
 #[must_use]
 pub fn message_id(raw: &str, to: Option<&Secret>) -> Option<String> {
-    let is_number = raw.strip_prefix('+').is_some_and(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
-    let names_recipient =
-        to.is_some_and(|to| raw.contains(to.expose().trim_start_matches('+')));
+    let is_number =
+        raw.strip_prefix('+').is_some_and(|rest| rest.bytes().all(|c| c.is_ascii_digit()));
+    let names_recipient = to.is_some_and(|to| raw.contains(to.expose().trim_start_matches('+')));
     let fits = (1..=MESSAGE_ID_LEN_MAX).contains(&raw.len())
         && raw.bytes().all(|c| c.is_ascii_graphic() && c != b'@')
         && !is_number
@@ -47,7 +47,9 @@ mod tests {
         for good in ["bad_number", "21211", "http_422", "E.1:x-y", "a1b2c3"] {
             assert_eq!(code(good).as_deref(), Some(good));
         }
-        for bad in ["", "bad number", "+15550100001", "15550100001", "to:15550100001", "a@b.example", "ü"] {
+        for bad in
+            ["", "bad number", "+15550100001", "15550100001", "to:15550100001", "a@b.example", "ü"]
+        {
             assert_eq!(code(bad), None, "{bad}");
         }
         assert_eq!(code(&"x".repeat(65)), None);
@@ -57,7 +59,9 @@ mod tests {
     fn a_message_id_never_carries_the_recipient() {
         let to = Secret::new("+12025550123".to_owned());
         assert_eq!(message_id("m-0123456789ab", Some(&to)).as_deref(), Some("m-0123456789ab"));
-        for bad in ["", "m 1", "+12025550123", "m-12025550123", "ann@example.com", "m\n", &"m".repeat(201)] {
+        for bad in
+            ["", "m 1", "+12025550123", "m-12025550123", "ann@example.com", "m\n", &"m".repeat(201)]
+        {
             assert_eq!(message_id(bad, Some(&to)), None, "{bad}");
         }
     }

@@ -175,5 +175,6 @@ pub trait Provider: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`CallbackError`]; fails closed.
-    fn verify_callback(&self, request: &CallbackRequest<'_>) -> Result<Vec<Receipt>, CallbackError>;
+    fn verify_callback(&self, request: &CallbackRequest<'_>)
+    -> Result<Vec<Receipt>, CallbackError>;
 }

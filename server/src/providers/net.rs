@@ -62,11 +62,12 @@ impl HttpTransport {
     /// Trusts these certificate authorities and no others.
     #[must_use]
     pub fn with_roots(clock: Arc<dyn Clock>, roots: RootCertStore) -> Self {
-        let mut config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring speaks TLS 1.2 and 1.3")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config =
+            ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("ring speaks TLS 1.2 and 1.3")
+                .with_root_certificates(roots)
+                .with_no_client_auth();
         // Without resumption there is no early data either: no byte of a request before the handshake ends.
         config.resumption = Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -82,12 +83,18 @@ impl HttpTransport {
     }
 
     /// Opens the connection. Everything that fails here fails before the first byte.
-    async fn connect(&self, target: &Target, deadline: Deadline, line: &Arc<Line>) -> Result<Wire, Failure> {
-        let addresses: Vec<SocketAddr> = tokio::net::lookup_host((target.host.as_str(), target.port))
-            .await
-            .map_err(|_| before(Kind::Resolve))?
-            .take(ADDRESSES_MAX)
-            .collect();
+    async fn connect(
+        &self,
+        target: &Target,
+        deadline: Deadline,
+        line: &Arc<Line>,
+    ) -> Result<Wire, Failure> {
+        let addresses: Vec<SocketAddr> =
+            tokio::net::lookup_host((target.host.as_str(), target.port))
+                .await
+                .map_err(|_| before(Kind::Resolve))?
+                .take(ADDRESSES_MAX)
+                .collect();
         if addresses.is_empty() {
             return Err(before(Kind::Resolve));
         }
@@ -143,20 +150,30 @@ impl HttpTransport {
                 () = expiry.as_mut() => break Err(Kind::Timeout),
             }
         };
-        let phase = if line.has_written.load(Ordering::SeqCst) { Phase::AfterWrite } else { Phase::BeforeWrite };
-        answered
-            .inspect(|_| line.is_done.store(true, Ordering::SeqCst))
-            .map_err(|kind| match kind {
+        let phase = if line.has_written.load(Ordering::SeqCst) {
+            Phase::AfterWrite
+        } else {
+            Phase::BeforeWrite
+        };
+        answered.inspect(|_| line.is_done.store(true, Ordering::SeqCst)).map_err(
+            |kind| match kind {
                 // The socket refused to write past the deadline: for hyper that is a broken connection.
-                Kind::Lost if self.left(deadline).is_err() => Failure { phase, kind: Kind::Timeout },
+                Kind::Lost if self.left(deadline).is_err() => {
+                    Failure { phase, kind: Kind::Timeout }
+                }
                 kind => Failure { phase, kind },
-            })
+            },
+        )
     }
 }
 
 #[async_trait]
 impl Transport for HttpTransport {
-    async fn exchange(&self, request: Request<Bytes>, deadline: Deadline) -> Result<Response<Bytes>, Failure> {
+    async fn exchange(
+        &self,
+        request: Request<Bytes>,
+        deadline: Deadline,
+    ) -> Result<Response<Bytes>, Failure> {
         let target = Target::of(request.uri()).ok_or(before(Kind::Request))?;
         let request = target.address(request)?;
         self.left(deadline)?;
@@ -239,7 +256,12 @@ impl Target {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         (!host.is_empty()).then_some(())?;
-        Some(Self { is_tls, host, port, authority: HeaderValue::from_str(authority.as_str()).ok()? })
+        Some(Self {
+            is_tls,
+            host,
+            port,
+            authority: HeaderValue::from_str(authority.as_str()).ok()?,
+        })
     }
 
     /// The request as it is written to this target: the path alone in its first line, and the host beside it.
@@ -277,7 +299,11 @@ struct Wire {
 
 impl Wire {
     fn may_write(&self) -> io::Result<()> {
-        if self.clock.boot() < self.deadline.boot { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
+        if self.clock.boot() < self.deadline.boot {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        }
     }
 
     fn note(&self, written: usize) {
@@ -289,8 +315,8 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        let is_cut =
-            self.line.has_request.load(Ordering::SeqCst) && !self.line.is_done.load(Ordering::SeqCst);
+        let is_cut = self.line.has_request.load(Ordering::SeqCst)
+            && !self.line.is_done.load(Ordering::SeqCst);
         if is_cut {
             // A plain close would leave what is still in the send buffer to the kernel, which would go on
             // delivering it after the call is over. A reset drops it.
@@ -300,13 +326,21 @@ impl Drop for Wire {
 }
 
 impl AsyncRead for Wire {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Wire {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.may_write()?;
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
         self.note(written);

@@ -78,7 +78,9 @@ pub fn build(
     Ok(match &config.kind {
         config::ResolverKind::Demo => Arc::new(Demo),
         config::ResolverKind::Directory { path } => Arc::new(Directory::open(path)?),
-        config::ResolverKind::Http { url, secret } => Arc::new(Remote::new(url, secret.clone(), clock, transport)?),
+        config::ResolverKind::Http { url, secret } => {
+            Arc::new(Remote::new(url, secret.clone(), clock, transport)?)
+        }
     })
 }
 
@@ -98,7 +100,8 @@ impl Resolver for Demo {
             Channel::Sms => demo_phone(&request.destination_ref),
             Channel::Email => demo_email(&request.destination_ref),
         };
-        let link = format!("https://example.com/reset/{}", hex(&digest("link", &request.reset_ref)[..16]));
+        let link =
+            format!("https://example.com/reset/{}", hex(&digest("link", &request.reset_ref)[..16]));
         address(request.channel, &to).map_or(Resolution::NotFound, |(to, canonical)| {
             Resolution::Found(Resolved { to, canonical, link: Secret::new(link), locale: None })
         })
@@ -106,7 +109,13 @@ impl Resolver for Demo {
 }
 
 fn digest(what: &str, handle: &str) -> [u8; 32] {
-    Sha256::new().chain_update("sendonce demo ").chain_update(what).chain_update("\n").chain_update(handle).finalize().into()
+    Sha256::new()
+        .chain_update("sendonce demo ")
+        .chain_update(what)
+        .chain_update("\n")
+        .chain_update(handle)
+        .finalize()
+        .into()
 }
 
 fn demo_phone(handle: &str) -> String {
@@ -154,7 +163,8 @@ pub fn phone(text: &str) -> Option<&str> {
 pub fn email(text: &str) -> Option<String> {
     let (local, domain) = text.split_once('@')?;
     let atom = |c: u8| c.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~".contains(&c);
-    let is_local = local.len() <= 64 && local.split('.').all(|part| !part.is_empty() && part.bytes().all(atom));
+    let is_local = local.len() <= 64
+        && local.split('.').all(|part| !part.is_empty() && part.bytes().all(atom));
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
@@ -165,7 +175,8 @@ pub fn email(text: &str) -> Option<String> {
         && domain.split('.').all(is_label)
         // A name that ends in a number is an address of a machine (RFC 3696, section 2).
         && domain.rsplit('.').next().is_some_and(|last| !last.bytes().all(|c| c.is_ascii_digit()));
-    (text.len() <= 254 && is_local && is_domain).then(|| format!("{local}@{}", domain.to_ascii_lowercase()))
+    (text.len() <= 254 && is_local && is_domain)
+        .then(|| format!("{local}@{}", domain.to_ascii_lowercase()))
 }
 
 /// Longest link that is sent.
@@ -176,7 +187,9 @@ pub const LINK_LEN_MAX: usize = 2048;
 #[must_use]
 pub fn link(text: &str) -> Option<&str> {
     let plain = text.len() <= LINK_LEN_MAX
-        && text.bytes().all(|c| c.is_ascii_graphic() && !matches!(c, b'"' | b'<' | b'>' | b'\\' | b'`'));
+        && text
+            .bytes()
+            .all(|c| c.is_ascii_graphic() && !matches!(c, b'"' | b'<' | b'>' | b'\\' | b'`'));
     let url = url::Url::parse(text).ok().filter(|_| plain)?;
     let is_loopback = match url.host()? {
         url::Host::Domain(name) => name == "localhost",
@@ -189,7 +202,8 @@ pub fn link(text: &str) -> Option<&str> {
 
 /// A language tag, if it looks like one; anything else is no reason not to send.
 fn locale(text: String) -> Option<String> {
-    let fits = (2..=35).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+    let fits = (2..=35).contains(&text.len())
+        && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
     fits.then_some(text)
 }
 
@@ -203,10 +217,26 @@ mod tests {
             assert_eq!(phone(good), Some(good));
         }
         for bad in [
-            "", "+", "+1", "12025550123", "0012025550123", "+02025550123", "+1234567890123456", " +12025550123",
-            "+12025550123 ", "+1 202 555 0123", "+1-202-555-0123", "+1(202)5550123", "++12025550123",
-            "+1202555012x", "\u{ff0b}12025550123", "+\u{ff11}2025550123", "+1\u{0662}025550123", "+12025550123\n",
-            "tel:+12025550123", "+1202555\u{200b}0123",
+            "",
+            "+",
+            "+1",
+            "12025550123",
+            "0012025550123",
+            "+02025550123",
+            "+1234567890123456",
+            " +12025550123",
+            "+12025550123 ",
+            "+1 202 555 0123",
+            "+1-202-555-0123",
+            "+1(202)5550123",
+            "++12025550123",
+            "+1202555012x",
+            "\u{ff0b}12025550123",
+            "+\u{ff11}2025550123",
+            "+1\u{0662}025550123",
+            "+12025550123\n",
+            "tel:+12025550123",
+            "+1202555\u{200b}0123",
         ] {
             assert_eq!(phone(bad), None, "{bad:?}");
         }
@@ -223,10 +253,32 @@ mod tests {
         }
         let long = format!("{}@b.example", "a".repeat(65));
         for bad in [
-            "", "a", "@b.example", "a@", "a@b", "a@@b.example", "a@b@c.example", ".a@b.example", "a.@b.example",
-            "a..b@c.example", "a b@c.example", "a@b .example", "a@-b.example", "a@b-.example", "a@b..example",
-            "a@.example", "a@b.example.", "\"a\"@b.example", "a@[127.0.0.1]", "a@127.0.0.1", "\u{fc}@b.example",
-            "a@b\u{fc}cher.example", "a@b.example\n", "<a@b.example>", "a,b@c.example", &long,
+            "",
+            "a",
+            "@b.example",
+            "a@",
+            "a@b",
+            "a@@b.example",
+            "a@b@c.example",
+            ".a@b.example",
+            "a.@b.example",
+            "a..b@c.example",
+            "a b@c.example",
+            "a@b .example",
+            "a@-b.example",
+            "a@b-.example",
+            "a@b..example",
+            "a@.example",
+            "a@b.example.",
+            "\"a\"@b.example",
+            "a@[127.0.0.1]",
+            "a@127.0.0.1",
+            "\u{fc}@b.example",
+            "a@b\u{fc}cher.example",
+            "a@b.example\n",
+            "<a@b.example>",
+            "a,b@c.example",
+            &long,
         ] {
             assert_eq!(email(bad), None, "{bad:?}");
         }
@@ -234,14 +286,27 @@ mod tests {
 
     #[test]
     fn only_a_safe_url_is_a_link() {
-        for good in ["https://example.com/reset/abc?x=1&y=2#z", "http://localhost:3000/r", "http://127.0.0.1/r"] {
+        for good in [
+            "https://example.com/reset/abc?x=1&y=2#z",
+            "http://localhost:3000/r",
+            "http://127.0.0.1/r",
+        ] {
             assert_eq!(link(good), Some(good));
         }
         let long = format!("https://example.com/{}", "a".repeat(LINK_LEN_MAX));
         for bad in [
-            "", "example.com/r", "http://example.com/r", "javascript:alert(1)", "https://", "https://a:b@example.com/",
-            "https://example.com/a b", "https://example.com/\"x", "https://example.com/<x>", "https://example.com/\n",
-            "https://ex\u{e4}mple.com/", &long,
+            "",
+            "example.com/r",
+            "http://example.com/r",
+            "javascript:alert(1)",
+            "https://",
+            "https://a:b@example.com/",
+            "https://example.com/a b",
+            "https://example.com/\"x",
+            "https://example.com/<x>",
+            "https://example.com/\n",
+            "https://ex\u{e4}mple.com/",
+            &long,
         ] {
             assert_eq!(link(bad), None, "{bad:?}");
         }

@@ -29,7 +29,12 @@ pub fn header(key: &Secret, now: Stamp, body: &[u8]) -> String {
 /// # Errors
 /// [`CallbackError::Signature`] when it does not verify, [`CallbackError::Stale`] when it does but its
 /// time is more than [`TOLERANCE_S`] away.
-pub fn verify(key: &Secret, headers: &HeaderMap, now: Stamp, body: &[u8]) -> Result<(), CallbackError> {
+pub fn verify(
+    key: &Secret,
+    headers: &HeaderMap,
+    now: Stamp,
+    body: &[u8],
+) -> Result<(), CallbackError> {
     let mut values = headers.get_all(HEADER).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return Err(CallbackError::Signature);

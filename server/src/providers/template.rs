@@ -20,9 +20,11 @@ struct Words {
 /// The purpose itself is the caller's handle and never shown.
 fn words(purpose: &str) -> Words {
     match purpose {
-        "password_reset" => {
-            Words { act: "reset your password", subject: "Reset your password", button: "Reset password" }
-        }
+        "password_reset" => Words {
+            act: "reset your password",
+            subject: "Reset your password",
+            button: "Reset password",
+        },
         _ => Words { act: "continue", subject: "Continue with your request", button: "Continue" },
     }
 }
@@ -47,7 +49,9 @@ pub fn render(
         // The link stands alone at the end: phones take a full stop behind it for a part of it.
         Channel::Sms => {
             let act = words.act;
-            let text = format!("{sender}: use this link to {act}. It works until {until}. Not you? Ignore this. {link}");
+            let text = format!(
+                "{sender}: use this link to {act}. It works until {until}. Not you? Ignore this. {link}"
+            );
             (text, None, None)
         }
         Channel::Email => {
@@ -114,8 +118,12 @@ mod tests {
 
     fn message(channel: Channel, sender: &str) -> Message {
         let secret = |text: &str| Secret::new(text.to_owned());
-        let resolved =
-            Resolved { to: secret("+12025550123"), canonical: secret("+12025550123"), link: secret(LINK), locale: None };
+        let resolved = Resolved {
+            to: secret("+12025550123"),
+            canonical: secret("+12025550123"),
+            link: secret(LINK),
+            locale: None,
+        };
         let at = Stamp::parse("2026-09-21T14:05:59Z").unwrap();
         render(channel, &resolved, "password_reset", at, "a1", sender)
     }
@@ -124,7 +132,10 @@ mod tests {
     fn a_text_message_names_the_sender_once_and_ends_with_its_one_link() {
         let message = message(Channel::Sms, "Example Market");
         let text = message.text.expose();
-        assert!(text.starts_with("Example Market: ") && text.ends_with(&format!(" {LINK}")), "{text}");
+        assert!(
+            text.starts_with("Example Market: ") && text.ends_with(&format!(" {LINK}")),
+            "{text}"
+        );
         assert_eq!(text.matches("https://").count(), 1);
         assert!(text.contains("14:05 UTC on 2026-09-21"));
         assert!(message.subject.is_none() && message.html.is_none());
@@ -142,7 +153,10 @@ mod tests {
             assert!(!html.contains(loaded), "{loaded}");
         }
         let subject = message.subject.unwrap();
-        assert!(subject.ends_with(": Reset your password") && !subject.contains(['\r', '\n']), "{subject}");
+        assert!(
+            subject.ends_with(": Reset your password") && !subject.contains(['\r', '\n']),
+            "{subject}"
+        );
     }
 
     #[test]

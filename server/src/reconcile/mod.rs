@@ -125,9 +125,8 @@ impl Reconciler {
                 Ok(swept) => {
                     failures = 0;
                     p.ticker.tick("sweep");
-                    metrics::counter!("sendonce_expired_total").increment(
-                        u64::try_from(swept.expired + swept.unresolved).unwrap_or(0),
-                    );
+                    metrics::counter!("sendonce_expired_total")
+                        .increment(u64::try_from(swept.expired + swept.unresolved).unwrap_or(0));
                     metrics::counter!("sendonce_leases_lost_total")
                         .increment(u64::try_from(swept.leases).unwrap_or(0));
                     if swept.leases > 0 {
@@ -164,7 +163,15 @@ impl Reconciler {
     async fn read(&self, task: ReadTask) {
         let p = &self.parts;
         let asked_at = p.env.clock.now();
-        let answer = self.ask(&task).await;
+        let answer = match self.ask(&task).await {
+            // An id that is the recipient's number under another name is not kept.
+            Lookup::Found { seen, message_id } => Lookup::Found {
+                seen,
+                message_id: message_id
+                    .filter(|text| !p.env.keys.names_destination(text, &task.fingerprint)),
+            },
+            other => other,
+        };
         let word = match &answer {
             Lookup::Found { .. } => "found",
             Lookup::Absent => "absent",
@@ -174,13 +181,8 @@ impl Reconciler {
             .increment(1);
         let wakes_dispatch = task.state == State::DispatchUnknown;
         let channel: Channel = task.channel;
-        let answer = ReadAnswer {
-            id: task.id,
-            attempt: task.attempt,
-            calls: task.calls,
-            asked_at,
-            answer,
-        };
+        let answer =
+            ReadAnswer { id: task.id, attempt: task.attempt, calls: task.calls, asked_at, answer };
         match self.answers.submit_waiting(answer).await {
             Ok(()) => {
                 if wakes_dispatch {
@@ -226,7 +228,8 @@ impl Reconciler {
     /// have changed the number, which is what account recovery is for.
     async fn same_destination(&self, task: &ReadTask) -> Result<Secret, &'static str> {
         let p = &self.parts;
-        let (Some(destination_ref), Some(reset_ref)) = (&task.destination_ref, &task.reset_ref) else {
+        let (Some(destination_ref), Some(reset_ref)) = (&task.destination_ref, &task.reset_ref)
+        else {
             return Err("destination_erased");
         };
         let request = ResolveRequest {

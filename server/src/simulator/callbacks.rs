@@ -137,7 +137,12 @@ async fn run(
         simulator.wait(after - waited).await;
         waited = *after;
         let now = simulator.now();
-        let facts = CallbackFacts { attempt: &sent.attempt, message_id: &sent.message_id, state: *state, now };
+        let facts = CallbackFacts {
+            attempt: &sent.attempt,
+            message_id: &sent.message_id,
+            state: *state,
+            now,
+        };
         if let Some(request) = (kind.callback)(&facts, url, key) {
             let deadline = Deadline { boot: simulator.clock.boot().saturating_add(POST_TIME) };
             // A provider does not care either whether anybody listens.

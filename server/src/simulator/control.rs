@@ -60,14 +60,18 @@ async fn calls(State(simulator): State<Arc<Simulator>>, Query(filter): Query<Fil
     Json(json!({"count": calls.len(), "calls": calls})).into_response()
 }
 
-async fn messages(State(simulator): State<Arc<Simulator>>, Query(filter): Query<Filter>) -> Response {
+async fn messages(
+    State(simulator): State<Arc<Simulator>>,
+    Query(filter): Query<Filter>,
+) -> Response {
     let messages = simulator.messages(filter.attempt.as_deref());
     Json(json!({"count": messages.len(), "messages": messages})).into_response()
 }
 
 async fn overview(State(simulator): State<Arc<Simulator>>) -> Response {
     let (calls, messages) = (simulator.calls(None).len(), simulator.messages(None).len());
-    Json(json!({"calls": calls, "messages": messages, "lookups": simulator.lookups()})).into_response()
+    Json(json!({"calls": calls, "messages": messages, "lookups": simulator.lookups()}))
+        .into_response()
 }
 
 async fn clear(State(simulator): State<Arc<Simulator>>) -> StatusCode {

@@ -48,7 +48,8 @@ impl Journal {
         for file in std::fs::read_dir(folder)? {
             let name = file?.file_name();
             let Some(name) = name.to_str() else { continue };
-            let is_old = name.starts_with(PREFIX) && name.ends_with(SUFFIX) && name < kept[0].as_str();
+            let is_old =
+                name.starts_with(PREFIX) && name.ends_with(SUFFIX) && name < kept[0].as_str();
             if is_old {
                 // Another process may have been quicker.
                 let _ = std::fs::remove_file(folder.join(name));
@@ -66,7 +67,8 @@ impl Journal {
         let names = names(now);
         self.read.retain(|(name, _)| names.contains(name));
         for name in names {
-            let from = self.read.iter().find(|(known, _)| *known == name).map_or(0, |(_, from)| *from);
+            let from =
+                self.read.iter().find(|(known, _)| *known == name).map_or(0, |(_, from)| *from);
             let mut file = match File::open(self.folder.join(&name)) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -139,7 +141,12 @@ mod tests {
     use super::*;
 
     fn entry(at: Stamp, attempt: &str) -> Entry {
-        Entry { at: at.micros(), kind: "demo".to_owned(), attempt: attempt.to_owned(), message: "m-1".to_owned() }
+        Entry {
+            at: at.micros(),
+            kind: "demo".to_owned(),
+            attempt: attempt.to_owned(),
+            message: "m-1".to_owned(),
+        }
     }
 
     #[test]
@@ -153,14 +160,24 @@ mod tests {
         one.append(&entry(now.plus(-25 * hour), "older")).unwrap();
         one.append(&entry(now, "now")).unwrap();
         let mut other = Journal::open(&folder, now).unwrap();
-        let ids = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.attempt).collect::<Vec<_>>();
+        let ids = |entries: Vec<Entry>| {
+            entries.into_iter().map(|entry| entry.attempt).collect::<Vec<_>>()
+        };
         assert_eq!(ids(other.fresh(now).unwrap()), ["yesterday", "now"]);
         assert_eq!(ids(other.fresh(now).unwrap()), Vec::<String>::new());
         one.append(&entry(now.plus(1), "next")).unwrap();
-        std::fs::OpenOptions::new().append(true).open(folder.join(name(now.micros()))).unwrap().write_all(b"{\"at\"").unwrap();
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(folder.join(name(now.micros())))
+            .unwrap()
+            .write_all(b"{\"at\"")
+            .unwrap();
         assert_eq!(ids(other.fresh(now).unwrap()), ["next"]);
         let later = now.plus(2 * DAY);
-        assert_eq!(ids(Journal::open(&folder, later).unwrap().fresh(later).unwrap()), Vec::<String>::new());
+        assert_eq!(
+            ids(Journal::open(&folder, later).unwrap().fresh(later).unwrap()),
+            Vec::<String>::new()
+        );
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -100,13 +100,18 @@ pub struct Incoming {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// Taken; `is_repeat`: it had been taken before under the same attempt id.
-    Accepted { message_id: String, is_repeat: bool },
+    Accepted {
+        message_id: String,
+        is_repeat: bool,
+    },
     /// A server error, whatever happened to the message.
     Broken,
     RefusedPermanently,
     RefusedTransiently,
     /// The value of `Retry-After` as scripted.
-    RateLimited { retry_after: String },
+    RateLimited {
+        retry_after: String,
+    },
     /// The simulator itself cannot do its work: nothing was taken.
     Unavailable,
 }
@@ -210,7 +215,9 @@ impl Simulator {
             callbacks::start(self, incoming.kind, sent, options);
         }
         let reply = match accepted {
-            Some(((sent, is_repeat), _)) => Reply::Accepted { message_id: sent.message_id, is_repeat },
+            Some(((sent, is_repeat), _)) => {
+                Reply::Accepted { message_id: sent.message_id, is_repeat }
+            }
             None => Reply::Broken,
         };
         match behaviour {
@@ -259,7 +266,8 @@ impl Simulator {
 pub fn router(simulator: &Arc<Simulator>) -> Router {
     let mut router = Router::new();
     for kind in KINDS {
-        router = router.nest(&format!("/{}", kind.name), (kind.routes)(Arc::clone(simulator), kind.name));
+        router = router
+            .nest(&format!("/{}", kind.name), (kind.routes)(Arc::clone(simulator), kind.name));
     }
     if simulator.settings.has_control {
         router = router.nest("/_control", control::routes(Arc::clone(simulator)));

@@ -47,9 +47,13 @@ pub enum Behaviour {
     RefusePermanently,
     RefuseTransiently,
     /// 429 with this `Retry-After`.
-    RateLimit { retry_after: String },
+    RateLimit {
+        retry_after: String,
+    },
     /// Take the message, answer after so many milliseconds.
-    Slow { ms: u64 },
+    Slow {
+        ms: u64,
+    },
 }
 
 impl Behaviour {
@@ -75,7 +79,11 @@ impl Behaviour {
     pub const fn accepts(&self) -> bool {
         matches!(
             self,
-            Self::Accept | Self::AcceptThenHang | Self::AcceptThenReset | Self::AcceptThen500 | Self::Slow { .. }
+            Self::Accept
+                | Self::AcceptThenHang
+                | Self::AcceptThenReset
+                | Self::AcceptThen500
+                | Self::Slow { .. }
         )
     }
 
@@ -89,7 +97,9 @@ impl Behaviour {
             "accept_then_500" => Self::AcceptThen500,
             "refuse_permanently" => Self::RefusePermanently,
             "refuse_transiently" => Self::RefuseTransiently,
-            "rate_limit" => Self::RateLimit { retry_after: retry_after.unwrap_or_else(|| "1".to_owned()) },
+            "rate_limit" => {
+                Self::RateLimit { retry_after: retry_after.unwrap_or_else(|| "1".to_owned()) }
+            }
             "slow" => Self::Slow { ms: ms.unwrap_or(1000) },
             _ => return None,
         })
@@ -177,7 +187,12 @@ impl Script {
     /// A script for every call of a kind.
     #[must_use]
     pub fn new(provider: &str, behaviour: Vec<Behaviour>) -> Self {
-        Self { provider: provider.to_owned(), matches: Match::default(), behaviour, options: Options::default() }
+        Self {
+            provider: provider.to_owned(),
+            matches: Match::default(),
+            behaviour,
+            options: Options::default(),
+        }
     }
 
     /// Reads a script.
@@ -185,11 +200,13 @@ impl Script {
     /// # Errors
     /// Unknown fields, unknown words, wrong types: the first one that is met.
     pub fn parse(body: &[u8]) -> Result<Self, ScriptError> {
-        let value: Value = serde_json::from_slice(body).map_err(|_| ScriptError::new("", "not_json"))?;
+        let value: Value =
+            serde_json::from_slice(body).map_err(|_| ScriptError::new("", "not_json"))?;
         let Value::Object(mut fields) = value else {
             return Err(ScriptError::new("", "not_an_object"));
         };
-        let provider = text(&mut fields, "", "provider")?.ok_or(ScriptError::new("provider", "missing"))?;
+        let provider =
+            text(&mut fields, "", "provider")?.ok_or(ScriptError::new("provider", "missing"))?;
         if !KINDS.iter().any(|kind| kind.name == provider) {
             return Err(ScriptError::new("provider", "unknown_provider"));
         }
@@ -206,7 +223,9 @@ impl Script {
         };
         let behaviour = match fields.remove("behaviour") {
             None => Vec::new(),
-            Some(Value::Array(list)) if list.is_empty() => return Err(ScriptError::new("behaviour", "empty")),
+            Some(Value::Array(list)) if list.is_empty() => {
+                return Err(ScriptError::new("behaviour", "empty"));
+            }
             Some(Value::Array(list)) if list.len() > BEHAVIOURS_MAX => {
                 return Err(ScriptError::new("behaviour", "too_many"));
             }
@@ -221,7 +240,10 @@ impl Script {
         if let Some(nested) = object(&mut fields, "options")? {
             for (name, value) in nested {
                 if fields.insert(name.clone(), value).is_some() {
-                    return Err(ScriptError { field: format!("options.{name}"), code: "given_twice" });
+                    return Err(ScriptError {
+                        field: format!("options.{name}"),
+                        code: "given_twice",
+                    });
                 }
             }
         }
@@ -249,13 +271,18 @@ fn behaviour(value: Value, field: &str) -> Result<Behaviour, ScriptError> {
         None => None,
         Some(Value::Number(seconds)) => Some(seconds.to_string()),
         // It becomes a header as it stands, so that a client's handling of garbage can be tried.
-        Some(Value::String(raw)) if raw.len() <= 64 && raw.bytes().all(|c| c == b' ' || c.is_ascii_graphic()) => {
+        Some(Value::String(raw))
+            if raw.len() <= 64 && raw.bytes().all(|c| c == b' ' || c.is_ascii_graphic()) =>
+        {
             Some(raw)
         }
-        Some(_) => return Err(ScriptError { field: format!("{inside}retry_after"), code: "wrong_type" }),
+        Some(_) => {
+            return Err(ScriptError { field: format!("{inside}retry_after"), code: "wrong_type" });
+        }
     };
     let ms = if word == "slow" { millis(&mut fields, &inside, "ms")? } else { None };
-    let behaviour = Behaviour::of(&word, retry_after, ms).ok_or(ScriptError::new(field, "unknown_behaviour"))?;
+    let behaviour = Behaviour::of(&word, retry_after, ms)
+        .ok_or(ScriptError::new(field, "unknown_behaviour"))?;
     nothing_else(&fields, &inside)?;
     Ok(behaviour)
 }
@@ -296,7 +323,11 @@ fn options(fields: &mut Map<String, Value>) -> Result<Options, ScriptError> {
     })
 }
 
-fn text(fields: &mut Map<String, Value>, inside: &str, name: &str) -> Result<Option<String>, ScriptError> {
+fn text(
+    fields: &mut Map<String, Value>,
+    inside: &str,
+    name: &str,
+) -> Result<Option<String>, ScriptError> {
     match fields.remove(name) {
         None => Ok(None),
         Some(Value::String(text)) if !text.is_empty() && text.len() <= 2048 => Ok(Some(text)),
@@ -304,7 +335,11 @@ fn text(fields: &mut Map<String, Value>, inside: &str, name: &str) -> Result<Opt
     }
 }
 
-fn millis(fields: &mut Map<String, Value>, inside: &str, name: &str) -> Result<Option<u64>, ScriptError> {
+fn millis(
+    fields: &mut Map<String, Value>,
+    inside: &str,
+    name: &str,
+) -> Result<Option<u64>, ScriptError> {
     match fields.remove(name) {
         None => Ok(None),
         Some(value) => match value.as_u64() {
@@ -315,7 +350,10 @@ fn millis(fields: &mut Map<String, Value>, inside: &str, name: &str) -> Result<O
     }
 }
 
-fn object(fields: &mut Map<String, Value>, name: &str) -> Result<Option<Map<String, Value>>, ScriptError> {
+fn object(
+    fields: &mut Map<String, Value>,
+    name: &str,
+) -> Result<Option<Map<String, Value>>, ScriptError> {
     match fields.remove(name) {
         None => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),
@@ -375,19 +413,47 @@ mod tests {
             (r#"{"provider":"http","match":[]}"#, "match", "wrong_type"),
             (r#"{"provider":"http","behaviour":"accept"}"#, "behaviour", "not_a_list"),
             (r#"{"provider":"http","behaviour":[]}"#, "behaviour", "empty"),
-            (r#"{"provider":"http","behaviour":["accept","explode"]}"#, "behaviour[1]", "unknown_behaviour"),
+            (
+                r#"{"provider":"http","behaviour":["accept","explode"]}"#,
+                "behaviour[1]",
+                "unknown_behaviour",
+            ),
             (r#"{"provider":"http","behaviour":[7]}"#, "behaviour[0]", "unknown_behaviour"),
-            (r#"{"provider":"http","behaviour":[{"behaviour":"accept","ms":5}]}"#, "behaviour[0].ms", "unknown_field"),
-            (r#"{"provider":"http","behaviour":[{"slow":{"ms":-5}}]}"#, "behaviour[0].ms", "wrong_type"),
-            (r#"{"provider":"http","behaviour":[{"slow":{"ms":99999999}}]}"#, "behaviour[0].ms", "too_long"),
+            (
+                r#"{"provider":"http","behaviour":[{"behaviour":"accept","ms":5}]}"#,
+                "behaviour[0].ms",
+                "unknown_field",
+            ),
+            (
+                r#"{"provider":"http","behaviour":[{"slow":{"ms":-5}}]}"#,
+                "behaviour[0].ms",
+                "wrong_type",
+            ),
+            (
+                r#"{"provider":"http","behaviour":[{"slow":{"ms":99999999}}]}"#,
+                "behaviour[0].ms",
+                "too_long",
+            ),
             (r#"{"provider":"http","lookup_lag_ms":"5"}"#, "lookup_lag_ms", "wrong_type"),
             (r#"{"provider":"http","lookup_down":1}"#, "lookup_down", "wrong_type"),
             (r#"{"provider":"http","callbacks":"often"}"#, "callbacks", "unknown_word"),
             (r#"{"provider":"http","colour":"red"}"#, "colour", "unknown_field"),
-            (r#"{"provider":"http","lookup_down":true,"options":{"lookup_down":true}}"#, "options.lookup_down", "given_twice"),
+            (
+                r#"{"provider":"http","lookup_down":true,"options":{"lookup_down":true}}"#,
+                "options.lookup_down",
+                "given_twice",
+            ),
             (r#"{"provider":"http","options":{"colour":1}}"#, "colour", "unknown_field"),
-            (r#"{"provider":"http","callback_url":"http://127.0.0.1/x"}"#, "callback_secret", "missing"),
-            (r#"{"provider":"http","callback_url":"http://x.example/","callback_secret":"k"}"#, "callback_url", "not_a_loopback_url"),
+            (
+                r#"{"provider":"http","callback_url":"http://127.0.0.1/x"}"#,
+                "callback_secret",
+                "missing",
+            ),
+            (
+                r#"{"provider":"http","callback_url":"http://x.example/","callback_secret":"k"}"#,
+                "callback_url",
+                "not_a_loopback_url",
+            ),
         ] {
             let error = Script::parse(body.as_bytes()).unwrap_err();
             assert_eq!((error.field.as_str(), error.code), (field, code), "{body}");

@@ -70,7 +70,10 @@ async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.map_err(|_| io::Error::from(io::ErrorKind::Other))?;
+    let slot = Arc::clone(slots)
+        .acquire_owned()
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::Other))?;
     let (stream, _) = listener.accept().await?;
     Ok((stream, slot))
 }
@@ -81,11 +84,12 @@ async fn connection(stream: TcpStream, router: Router) {
     let _ = stream.set_nodelay(true);
     let io = TokioIo::new(Socket { stream, line: line.clone() });
     let cut = line.0.clone();
-    let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(line.clone());
-        router.clone().oneshot(request)
-    });
+    let service =
+        hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(line.clone());
+            router.clone().oneshot(request)
+        });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
@@ -112,13 +116,21 @@ impl Drop for Socket {
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 

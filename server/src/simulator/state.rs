@@ -113,21 +113,31 @@ impl State {
     pub fn add(&mut self, script: Script) -> Result<(), ScriptError> {
         let active = Active { script, used: 0 };
         let is_same = |known: &Active| {
-            known.script.provider == active.script.provider && known.script.matches == active.script.matches
+            known.script.provider == active.script.provider
+                && known.script.matches == active.script.matches
         };
         match self.scripts.iter().position(is_same) {
             Some(at) => self.scripts[at] = active,
-            None if self.scripts.len() >= SCRIPTS_MAX => return Err(ScriptError::new("", "too_many_scripts")),
+            None if self.scripts.len() >= SCRIPTS_MAX => {
+                return Err(ScriptError::new("", "too_many_scripts"));
+            }
             None => self.scripts.push(active),
         }
         Ok(())
     }
 
     /// The most particular script for this attempt.
-    fn active(&mut self, kind: &str, attempt: &str, destination: Option<&str>) -> Option<&mut Active> {
+    fn active(
+        &mut self,
+        kind: &str,
+        attempt: &str,
+        destination: Option<&str>,
+    ) -> Option<&mut Active> {
         self.scripts
             .iter_mut()
-            .filter(|active| active.script.provider == kind && active.script.matches.covers(attempt, destination))
+            .filter(|active| {
+                active.script.provider == kind && active.script.matches.covers(attempt, destination)
+            })
             .max_by_key(|active| active.script.matches.rank())
     }
 
@@ -138,7 +148,8 @@ impl State {
                 Some(active) => {
                     let at = active.used.min(active.script.behaviour.len().saturating_sub(1));
                     active.used += 1;
-                    let behaviour = active.script.behaviour.get(at).cloned().unwrap_or(Behaviour::Accept);
+                    let behaviour =
+                        active.script.behaviour.get(at).cloned().unwrap_or(Behaviour::Accept);
                     (behaviour, active.script.options.clone())
                 }
                 None => (Behaviour::Accept, Options::default()),
@@ -262,7 +273,11 @@ impl State {
     }
 
     pub fn calls(&self, attempt: Option<&str>) -> Vec<Call> {
-        self.calls.iter().filter(|call| attempt.is_none_or(|id| call.attempt == id)).cloned().collect()
+        self.calls
+            .iter()
+            .filter(|call| attempt.is_none_or(|id| call.attempt == id))
+            .cloned()
+            .collect()
     }
 
     pub fn messages(&mut self, attempt: Option<&str>, now: Stamp) -> Vec<Sent> {

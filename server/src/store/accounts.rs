@@ -76,17 +76,14 @@ impl<E: Engine> SqlStore<E> {
         rows.await?.pop().map(|mut row| row.text()).transpose()
     }
 
-    async fn put_setting(
-        tx: &mut E::Tx,
-        name: &str,
-        value: &str,
-        now: Stamp,
-    ) -> Result<(), Error> {
+    async fn put_setting(tx: &mut E::Tx, name: &str, value: &str, now: Stamp) -> Result<(), Error> {
         Self::execute(
             tx,
-            same("INSERT INTO settings (name, value, changed_at) VALUES ($1, $2, $3)
+            same(
+                "INSERT INTO settings (name, value, changed_at) VALUES ($1, $2, $3)
                   ON CONFLICT (name) DO UPDATE SET value = excluded.value,
-                    changed_at = excluded.changed_at"),
+                    changed_at = excluded.changed_at",
+            ),
             vec![name.into(), value.into(), now.into()],
         )
         .await
@@ -117,8 +114,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
         let mut tx = self.engine.begin().await?;
         Self::execute(
             &mut tx,
-            same("INSERT INTO users (user_id, email, role, password_hash, created_at)
-                  VALUES ($1, $2, $3, $4, $5)"),
+            same(
+                "INSERT INTO users (user_id, email, role, password_hash, created_at)
+                  VALUES ($1, $2, $3, $4, $5)",
+            ),
             vec![
                 (&id).into(),
                 email.into(),
@@ -128,7 +127,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
             ],
         )
         .await?;
-        let detail = Detail::default().code("what", "user_added").code("user", &id).code("role", role.as_str());
+        let detail = Detail::default()
+            .code("what", "user_added")
+            .code("user", &id)
+            .code("role", role.as_str());
         self.note_operator(&mut tx, FactKind::Operator, "cli", &detail).await?;
         E::commit(tx).await?;
         Ok(UserView { id, email: email.to_owned(), role, created_at: now, disabled_at: None })
@@ -137,8 +139,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
     async fn users(&self) -> Result<Vec<UserView>, Error> {
         let rows = self
             .read(
-                same("SELECT user_id, email, role, created_at, disabled_at FROM users
-                      ORDER BY created_at, user_id LIMIT 1000"),
+                same(
+                    "SELECT user_id, email, role, created_at, disabled_at FROM users
+                      ORDER BY created_at, user_id LIMIT 1000",
+                ),
                 Vec::new(),
             )
             .await?;
@@ -211,8 +215,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
         let mut tx = self.engine.begin().await?;
         Self::execute(
             &mut tx,
-            same("INSERT INTO clients (client_id, name, secret_hash, scopes, created_at)
-                  VALUES ($1, $2, $3, $4, $5)"),
+            same(
+                "INSERT INTO clients (client_id, name, secret_hash, scopes, created_at)
+                  VALUES ($1, $2, $3, $4, $5)",
+            ),
             vec![
                 (&id).into(),
                 name.into(),
@@ -237,8 +243,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
     async fn clients(&self) -> Result<Vec<ClientView>, Error> {
         let rows = self
             .read(
-                same("SELECT client_id, name, scopes, created_at, revoked_at FROM clients
-                      ORDER BY created_at, client_id LIMIT 1000"),
+                same(
+                    "SELECT client_id, name, scopes, created_at, revoked_at FROM clients
+                      ORDER BY created_at, client_id LIMIT 1000",
+                ),
                 Vec::new(),
             )
             .await?;
@@ -248,15 +256,21 @@ impl<E: Engine> Accounts for SqlStore<E> {
     async fn client(&self, id: &str) -> Result<Option<Client>, Error> {
         let rows = self
             .read(
-                same("SELECT client_id, secret_hash, scopes FROM clients
-                      WHERE client_id = $1 AND revoked_at IS NULL"),
+                same(
+                    "SELECT client_id, secret_hash, scopes FROM clients
+                      WHERE client_id = $1 AND revoked_at IS NULL",
+                ),
                 vec![id.into()],
             )
             .await?;
         rows.into_iter()
             .next()
             .map(|mut row| {
-                Ok(Client { id: row.text()?, secret_hash: row.text()?, scopes: scopes(&row.text()?) })
+                Ok(Client {
+                    id: row.text()?,
+                    secret_hash: row.text()?,
+                    scopes: scopes(&row.text()?),
+                })
             })
             .transpose()
     }
@@ -266,8 +280,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
         let now = self.env.clock.now();
         let changed = Self::execute(
             &mut tx,
-            same("UPDATE clients SET revoked_at = COALESCE(revoked_at, $1)
-                  WHERE client_id = $2 OR name = $2"),
+            same(
+                "UPDATE clients SET revoked_at = COALESCE(revoked_at, $1)
+                  WHERE client_id = $2 OR name = $2",
+            ),
             vec![now.into(), id_or_name.into()],
         )
         .await?;
@@ -287,10 +303,12 @@ impl<E: Engine> Accounts for SqlStore<E> {
         expires_at: Stamp,
     ) -> Result<(), Error> {
         self.run(
-            same("INSERT INTO sessions (session_hash, user_id, data, created_at, expires_at)
+            same(
+                "INSERT INTO sessions (session_hash, user_id, data, created_at, expires_at)
                   VALUES ($1, $2, $3, $4, $5)
                   ON CONFLICT (session_hash) DO UPDATE SET user_id = excluded.user_id,
-                    data = excluded.data, expires_at = excluded.expires_at"),
+                    data = excluded.data, expires_at = excluded.expires_at",
+            ),
             vec![
                 hash.into(),
                 user_id.into(),
@@ -346,7 +364,8 @@ impl<E: Engine> Accounts for SqlStore<E> {
 
     async fn login_blocked_to(&self, subjects: &[String]) -> Result<Option<Stamp>, Error> {
         let mut tx = self.engine.begin_read().await?;
-        let mut batch = Batch::new("SELECT MAX(blocked_to) FROM login_failures WHERE blocked_to > ");
+        let mut batch =
+            Batch::new("SELECT MAX(blocked_to) FROM login_failures WHERE blocked_to > ");
         batch.bind(self.env.clock.now()).push(" AND subject IN ").list(subjects.iter());
         let rows = Self::query_batch(&mut tx, batch).await?;
         rows.into_iter().next().map_or(Ok(None), |mut row| row.maybe_stamp())
@@ -378,10 +397,12 @@ impl<E: Engine> Accounts for SqlStore<E> {
             };
             Self::execute(
                 &mut tx,
-                same("INSERT INTO login_failures (subject, failures, last_at, blocked_to)
+                same(
+                    "INSERT INTO login_failures (subject, failures, last_at, blocked_to)
                       VALUES ($1, $2, $3, $4)
                       ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures,
-                        last_at = excluded.last_at, blocked_to = excluded.blocked_to"),
+                        last_at = excluded.last_at, blocked_to = excluded.blocked_to",
+                ),
                 vec![subject.into(), failures.into(), now.into(), now.plus(wait).into()],
             )
             .await?;
@@ -400,8 +421,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
     async fn use_action_key(&self, key: &str) -> Result<bool, Error> {
         let used = self
             .run(
-                same("INSERT INTO action_keys (action_key, used_at) VALUES ($1, $2)
-                      ON CONFLICT (action_key) DO NOTHING"),
+                same(
+                    "INSERT INTO action_keys (action_key, used_at) VALUES ($1, $2)
+                      ON CONFLICT (action_key) DO NOTHING",
+                ),
                 vec![key.into(), self.env.clock.now().into()],
             )
             .await?;
@@ -481,10 +504,12 @@ impl<E: Engine> Accounts for SqlStore<E> {
         let mut tx = self.engine.begin().await?;
         Self::execute(
             &mut tx,
-            same("INSERT INTO workers (worker_id, version, semantics, roles, digest, started_at,
+            same(
+                "INSERT INTO workers (worker_id, version, semantics, roles, digest, started_at,
                     seen_at, ticked_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
                   ON CONFLICT (worker_id) DO UPDATE SET seen_at = excluded.seen_at,
-                    ticked_at = excluded.ticked_at"),
+                    ticked_at = excluded.ticked_at",
+            ),
             vec![
                 (&worker.id).into(),
                 (&worker.version).into(),
@@ -517,8 +542,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
     async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
         let rows = self
             .read(
-                same("SELECT worker_id, version, semantics, roles, started_at, seen_at FROM workers
-                      ORDER BY started_at, worker_id LIMIT 1000"),
+                same(
+                    "SELECT worker_id, version, semantics, roles, started_at, seen_at FROM workers
+                      ORDER BY started_at, worker_id LIMIT 1000",
+                ),
                 Vec::new(),
             )
             .await?;
@@ -562,8 +589,10 @@ impl<E: Engine> Store for SqlStore<E> {
         for (name, value) in self.env.keys.checks() {
             Self::execute(
                 &mut tx,
-                same("INSERT INTO key_checks (name, value, created_at) VALUES ($1, $2, $3)
-                      ON CONFLICT (name) DO NOTHING"),
+                same(
+                    "INSERT INTO key_checks (name, value, created_at) VALUES ($1, $2, $3)
+                      ON CONFLICT (name) DO NOTHING",
+                ),
                 vec![(&name).into(), (&value).into(), now.into()],
             )
             .await?;

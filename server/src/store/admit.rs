@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use app::model::{Channel, Detail, Fact, FactKind, Freeze, Reason, Stamp, State};
 
 use super::engine::{Batch, Engine, Value, same};
-use super::rows::{Stored, Extra, detail_text, outbox_row, view};
+use super::rows::{Extra, Stored, detail_text, outbox_row, view};
 use super::{Admission, Admitted, Error, SqlStore};
 use crate::domain::{Phase, Record};
 
@@ -100,7 +100,12 @@ impl<E: Engine> SqlStore<E> {
                     meetings.push(meeting(request, record_id, *kind, None));
                 }
                 Fold::Conflict { record_id: Some(record_id), code } => {
-                    meetings.push(meeting(request, record_id, FactKind::AdmissionConflict, Some(*code)));
+                    meetings.push(meeting(
+                        request,
+                        record_id,
+                        FactKind::AdmissionConflict,
+                        Some(*code),
+                    ));
                 }
                 Fold::Conflict { .. } | Fold::Invalid(..) | Fold::Purged => {}
             }
@@ -168,8 +173,10 @@ impl<E: Engine> SqlStore<E> {
              WHERE idempotency_key IN ",
         );
         batch.list(requests.iter().map(|r| &r.idempotency_key));
-        batch.push(" UNION SELECT idempotency_key, event_id, record_id, content_hash, purged_at
-             FROM admissions WHERE event_id IN ");
+        batch.push(
+            " UNION SELECT idempotency_key, event_id, record_id, content_hash, purged_at
+             FROM admissions WHERE event_id IN ",
+        );
         batch.list(requests.iter().map(|r| &r.event_id));
         for mut row in Self::query_batch(tx, batch).await? {
             met.learn(Known {
@@ -195,8 +202,10 @@ impl<E: Engine> SqlStore<E> {
             };
             let rows = Self::query(
                 tx,
-                same("SELECT id FROM records
-                      WHERE seller_id = $1 AND purpose = $2 AND request_window = $3"),
+                same(
+                    "SELECT id FROM records
+                      WHERE seller_id = $1 AND purpose = $2 AND request_window = $3",
+                ),
                 vec![seller.into(), (&request.purpose).into(), window.into()],
             )
             .await?;
@@ -423,8 +432,10 @@ impl<E: Engine> SqlStore<E> {
         let none = || Value::Text(None);
         Self::execute(
             tx,
-            same("INSERT INTO facts (seq, id, event_id, at, kind, actor, detail)
-                  VALUES ($1, $2, $3, $4, $5, $6, $7)"),
+            same(
+                "INSERT INTO facts (seq, id, event_id, at, kind, actor, detail)
+                  VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            ),
             vec![
                 seq.into(),
                 none(),
@@ -456,12 +467,7 @@ fn meeting(
     kind: FactKind,
     code: Option<&'static str>,
 ) -> Meeting {
-    Meeting {
-        record_id: record_id.to_owned(),
-        kind,
-        code,
-        client_id: request.client_id.clone(),
-    }
+    Meeting { record_id: record_id.to_owned(), kind, code, client_id: request.client_id.clone() }
 }
 
 /// The order of checks of CONTRACT section 4, after syntax: key and event, token and window, times.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use app::model::{Channel, FactKind, Reason, Seen, Stamp, State};
 
 use super::{
-    Admission, Admitted, Claim, End, Env, Error, Evidence, GiveUp, ReadAnswer, Rules, Search, Start,
-    Started, Store, Weighed,
+    Admission, Admitted, Claim, End, Env, Error, Evidence, GiveUp, ReadAnswer, Rules, Search,
+    Start, Started, Store, Weighed,
 };
 use crate::clock::ManualClock;
 use crate::domain::{Doubt, Facing, Lookup, Policy, PreCall, Verdict};
@@ -59,18 +59,24 @@ impl Bench {
     async fn new(url: String, folder: Option<PathBuf>) -> Self {
         let clock = ManualClock::new(Stamp::from_micros(1_790_000_000 * S));
         let facing = HashMap::from([
-            ("demo".to_owned(), Facing {
-                settle: Some(2 * S),
-                is_readable: true,
-                replay_window: None,
-                has_callbacks: true,
-            }),
-            ("keyed".to_owned(), Facing {
-                settle: None,
-                is_readable: false,
-                replay_window: Some(600 * S),
-                has_callbacks: false,
-            }),
+            (
+                "demo".to_owned(),
+                Facing {
+                    settle: Some(2 * S),
+                    is_readable: true,
+                    replay_window: None,
+                    has_callbacks: true,
+                },
+            ),
+            (
+                "keyed".to_owned(),
+                Facing {
+                    settle: None,
+                    is_readable: false,
+                    replay_window: Some(600 * S),
+                    has_callbacks: false,
+                },
+            ),
         ]);
         let env = Env {
             clock: Arc::new(clock.clone()),
@@ -101,7 +107,8 @@ impl Bench {
         use sqlx::Connection as _;
         let server = std::env::var("TEST_PG_URL").ok()?;
         let name = format!("t_{}", SystemEntropy.hex(8));
-        let mut admin = sqlx::PgConnection::connect(&server).await.expect("the test server answers");
+        let mut admin =
+            sqlx::PgConnection::connect(&server).await.expect("the test server answers");
         sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}")))
             .execute(&mut admin)
             .await
@@ -135,8 +142,7 @@ impl Bench {
     }
 
     async fn admit(&self, event: &Admission) -> Admitted {
-        let mut answers =
-            self.store.admit(std::slice::from_ref(event)).await.expect("admits");
+        let mut answers = self.store.admit(std::slice::from_ref(event)).await.expect("admits");
         answers.pop().expect("one answer")
     }
 
@@ -297,10 +303,7 @@ async fn key_and_event_belong_together_in_both_directions(b: Bench) {
         (with(&event.idempotency_key, "ev-new"), "idempotency_conflict"),
         (with("key-new", &event.event_id), "event_conflict"),
         (with(&event.idempotency_key, &second.event_id), "idempotency_conflict"),
-        (
-            Admission { content_hash: "other".into(), ..event.clone() },
-            "payload_mismatch",
-        ),
+        (Admission { content_hash: "other".into(), ..event.clone() }, "payload_mismatch"),
     ];
     for (case, code) in cases {
         assert_eq!(b.admit(&case).await, Admitted::Conflict(code));
@@ -590,7 +593,8 @@ async fn settled_records_lose_their_handles_and_keep_their_answers(b: Bench) {
     let event = b.admitted().await;
     b.called(Verdict::RefusedPermanently { code: "bad".into() }).await;
     assert_eq!(
-        b.count("SELECT COUNT(*) FROM records WHERE destination_ref IS NULL AND reset_ref IS NULL").await,
+        b.count("SELECT COUNT(*) FROM records WHERE destination_ref IS NULL AND reset_ref IS NULL")
+            .await,
         1
     );
     assert!(matches!(b.admit(&event).await, Admitted::Replay(_)));
@@ -621,7 +625,8 @@ async fn a_paused_provider_is_left_alone_until_its_time(b: Bench) {
 
 async fn a_cancelled_event_is_never_sent_and_cancelling_repeats(b: Bench) {
     let event = b.admitted().await;
-    let (record, done) = b.store.cancel(&event.id, "client:c").await.expect("cancels").expect("exists");
+    let (record, done) =
+        b.store.cancel(&event.id, "client:c").await.expect("cancels").expect("exists");
     assert_eq!((record.reason, done), (Reason::Cancelled, true));
     let (_, again) = b.store.cancel(&event.id, "client:c").await.expect("cancels").expect("exists");
     assert!(again);
@@ -684,7 +689,8 @@ async fn every_page_can_be_read(b: Bench) {
 }
 
 async fn accounts_sessions_and_throttle_are_kept(b: Bench) {
-    let user = b.store.add_user("a@example.com", app::model::Role::Oncall, "hash").await.expect("adds");
+    let user =
+        b.store.add_user("a@example.com", app::model::Role::Oncall, "hash").await.expect("adds");
     let twice = b.store.add_user("a@example.com", app::model::Role::Admin, "hash").await;
     assert!(matches!(twice, Err(Error::Conflict { .. })));
     let later = crate::clock::Clock::now(&b.clock).plus(60 * S);
@@ -803,6 +809,79 @@ async fn a_freeze_waits_for_the_marker_that_is_under_way(b: Bench) {
     assert!(b.claims(5).await.is_empty());
 }
 
+async fn dead_replays_do_not_stand_before_live_ones(b: Bench) {
+    let keyed = || Admission {
+        provider: "keyed".into(),
+        expires_at: crate::clock::Clock::now(&b.clock).plus(3_000 * S),
+        ..b.event(None, None)
+    };
+    for _ in 0..3 {
+        b.admit(&keyed()).await;
+        b.called(timeout()).await;
+    }
+    b.store.freeze("all", "client:c", "check", None).await.expect("freezes");
+    b.later(700);
+    b.store.unfreeze("all", "client:c", "over").await.expect("unfreezes");
+    let live = keyed();
+    b.admit(&live).await;
+    b.called(timeout()).await;
+    b.later(5);
+    // The window of the first three is over; at most one look at them, then the live one.
+    assert!(b.claims(3).await.is_empty());
+    let claims = b.claims(3).await;
+    assert_eq!(claims.iter().map(|claim| &claim.id).collect::<Vec<_>>(), [&live.id]);
+}
+
+async fn freezing_again_does_not_quicken_the_release(b: Bench) {
+    for _ in 0..150 {
+        b.admitted().await;
+    }
+    for seconds in [1, 2] {
+        b.store.freeze("all", "client:c", "check", None).await.expect("freezes");
+        b.later(seconds);
+        b.store.unfreeze("all", "client:c", "over").await.expect("unfreezes");
+    }
+    assert_eq!(b.claims(200).await.len(), 1);
+    b.later(1);
+    assert_eq!(b.claims(200).await.len(), 50);
+}
+
+async fn a_number_under_another_name_is_not_kept(b: Bench) {
+    b.admitted().await;
+    let claim = b.claim().await;
+    let start = Start { fingerprint: b.env.keys.fingerprint("+12025550123"), ..start(&claim) };
+    b.store.start(&[start]).await.expect("starts");
+    b.end(&claim, timeout()).await;
+    let evidence = Evidence {
+        provider: "demo".into(),
+        receipt: Receipt {
+            attempt_id: claim.attempt_id.clone(),
+            seen: Seen::Accepted,
+            message_id: Some("sms-12025550123".into()),
+            at: None,
+        },
+    };
+    assert_eq!(b.store.weigh(&[evidence]).await.expect("weighs"), [Weighed::Kept]);
+    let found = "SELECT COUNT(*) FROM facts WHERE provider_message_id LIKE '%12025550123%'";
+    assert_eq!(b.count(found).await, 0);
+}
+
+#[tokio::test]
+async fn a_rollback_by_sqlite_itself_does_not_stop_the_writer() {
+    let b = Bench::sqlite().await;
+    let trigger =
+        "CREATE TRIGGER full BEFORE INSERT ON outbox BEGIN SELECT RAISE(ROLLBACK, 'full'); END";
+    assert!(b.force(trigger.to_owned()).await);
+    for _ in 0..3 {
+        let event = b.event(None, None);
+        assert!(b.store.admit(std::slice::from_ref(&event)).await.is_err());
+    }
+    assert!(b.force("DROP TRIGGER full".to_owned()).await);
+    b.admitted().await;
+    b.store.freeze("all", "client:c", "check", None).await.expect("freezes");
+    assert_eq!(b.count("SELECT COUNT(*) FROM records").await, 1);
+}
+
 /// Tables and columns, as the database itself lists them.
 async fn columns_of(b: &Bench) -> Vec<String> {
     use sqlx::{Connection as _, Row as _};
@@ -878,4 +957,7 @@ on_both_engines! {
     a_worker_claims_only_what_it_understands,
     a_configuration_is_in_force_until_its_last_process_is_silent,
     a_freeze_waits_for_the_marker_that_is_under_way,
+    dead_replays_do_not_stand_before_live_ones,
+    freezing_again_does_not_quicken_the_release,
+    a_number_under_another_name_is_not_kept,
 }

@@ -329,11 +329,17 @@ pub(super) fn store_error(error: sqlx::Error) -> Error {
                     .map_or_else(|| database.message().to_owned(), str::to_owned);
                 return Error::Conflict { constraint };
             }
-            match code.as_str() {
-                // SQLITE_BUSY, SQLITE_LOCKED and their extended forms; serialization failure, deadlock.
-                "5" | "6" | "261" | "517" | "262" | "40001" | "40P01" => Error::Busy,
-                // SQLITE_FULL, SQLITE_IOERR, SQLITE_CANTOPEN; the server is going down or starting.
-                "13" | "10" | "14" | "57P01" | "57P02" | "57P03" | "53300" => {
+            // SQLite's codes are short numbers, the extended ones carry the primary one in their low byte;
+            // a SQLSTATE has five characters.
+            let number = if code.len() < 5 { code.parse::<u32>().unwrap_or(0) } else { 0 };
+            let primary = number & 0xff;
+            match (primary, code.as_str()) {
+                // SQLITE_BUSY, SQLITE_LOCKED; serialization failure, deadlock.
+                (5 | 6, _) | (_, "40001" | "40P01") => Error::Busy,
+                // SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN; the server goes down, starts,
+                // or has no room; a statement took too long.
+                (8 | 10 | 13 | 14, _)
+                | (_, "57P01" | "57P02" | "57P03" | "53300" | "53100" | "57014" | "25006") => {
                     Error::Unavailable { source: Box::new(error) }
                 }
                 _ => Error::Statement { source: Box::new(error) },

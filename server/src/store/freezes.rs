@@ -48,8 +48,9 @@ impl<E: Engine> SqlStore<E> {
     }
 
     async fn in_flight(tx: &mut E::Tx, scope: &str) -> Result<i64, Error> {
-        let mut batch =
-            Batch::new("SELECT COUNT(*) FROM records WHERE state = 'dispatching' AND phase = 'calling'");
+        let mut batch = Batch::new(
+            "SELECT COUNT(*) FROM records WHERE state = 'dispatching' AND phase = 'calling'",
+        );
         in_scope(&mut batch, scope);
         Self::count(tx, batch).await
     }
@@ -101,10 +102,7 @@ impl<E: Engine> SqlStore<E> {
 }
 
 pub(super) fn capped(count: i64) -> Capped {
-    Capped {
-        count: u64::try_from(count.min(COUNT_MAX)).unwrap_or(0),
-        more: count > COUNT_MAX,
-    }
+    Capped { count: u64::try_from(count.min(COUNT_MAX)).unwrap_or(0), more: count > COUNT_MAX }
 }
 
 #[async_trait]
@@ -127,8 +125,10 @@ impl<E: Engine> Freezes for SqlStore<E> {
         let in_flight = Self::in_flight(&mut tx, scope).await?;
         Self::execute(
             &mut tx,
-            same("INSERT INTO freezes (freeze_id, scope, actor, reason, since, review_at, in_flight)
-                  VALUES ($1, $2, $3, $4, $5, $6, $7)"),
+            same(
+                "INSERT INTO freezes (freeze_id, scope, actor, reason, since, review_at, in_flight)
+                  VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            ),
             vec![
                 self.env.entropy.uuid(now).into(),
                 scope.into(),
@@ -162,8 +162,10 @@ impl<E: Engine> Freezes for SqlStore<E> {
         let now = self.env.clock.now();
         let ended = Self::execute(
             &mut tx,
-            same("UPDATE freezes SET ended_at = $1, ended_by = $2, ended_reason = $3
-                  WHERE scope = $4 AND ended_at IS NULL"),
+            same(
+                "UPDATE freezes SET ended_at = $1, ended_by = $2, ended_reason = $3
+                  WHERE scope = $4 AND ended_at IS NULL",
+            ),
             vec![now.into(), actor.into(), reason.into(), scope.into()],
         )
         .await?;
@@ -176,11 +178,11 @@ impl<E: Engine> Freezes for SqlStore<E> {
         let mut batch = Batch::new(
             "WITH waiting AS (
                 SELECT record_id, ROW_NUMBER() OVER (ORDER BY due_at, record_id) AS place
-                FROM outbox WHERE due_at <= ",
+                FROM outbox WHERE (is_paced = 1 OR due_at <= ",
         );
-        batch.bind(now);
+        batch.bind(now).push(")");
         in_scope(&mut batch, scope);
-        batch.push(") UPDATE outbox SET due_at = ").bind(now);
+        batch.push(") UPDATE outbox SET is_paced = 1, due_at = ").bind(now);
         batch.push(" + (waiting.place - 1) * 1000000 / ");
         batch.bind(i64::from(self.env.rules.release_per_second.max(1)));
         batch.push(" FROM waiting WHERE waiting.record_id = outbox.record_id");

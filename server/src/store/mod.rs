@@ -4,17 +4,17 @@
 //! [`crate::domain`]; here it is only read, written with the state and the fence that it was read with,
 //! and committed together with its facts. Zero rows changed is a decision, never ignored.
 
-pub mod engine;
 mod accounts;
 mod admit;
+#[cfg(test)]
+mod conformance;
+pub mod engine;
 mod freezes;
 mod pages;
 mod postgres;
 mod rows;
 mod sqlite;
 mod work;
-#[cfg(test)]
-mod conformance;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -376,7 +376,8 @@ pub trait Ledger: Send + Sync {
     async fn admit(&self, requests: &[Admission]) -> Result<Vec<Admitted>, Error>;
 
     /// Takes up to `limit` due records of a channel for `owner`.
-    async fn claim(&self, owner: &str, channel: Channel, limit: usize) -> Result<Vec<Claim>, Error>;
+    async fn claim(&self, owner: &str, channel: Channel, limit: usize)
+    -> Result<Vec<Claim>, Error>;
 
     /// The markers of several claims, in one commit.
     async fn start(&self, starts: &[Start]) -> Result<Vec<Started>, Error>;
@@ -469,7 +470,12 @@ pub trait Pages: Send + Sync {
 /// Operators, clients, sessions, workers, and facts without a record.
 #[async_trait]
 pub trait Accounts: Send + Sync {
-    async fn add_user(&self, email: &str, role: Role, password_hash: &str) -> Result<UserView, Error>;
+    async fn add_user(
+        &self,
+        email: &str,
+        role: Role,
+        password_hash: &str,
+    ) -> Result<UserView, Error>;
     async fn users(&self) -> Result<Vec<UserView>, Error>;
     async fn user_by_email(&self, email: &str) -> Result<Option<User>, Error>;
     async fn user_by_id(&self, id: &str) -> Result<Option<User>, Error>;
@@ -478,13 +484,24 @@ pub trait Accounts: Send + Sync {
     /// False: no such user. Ends the user's sessions.
     async fn disable_user(&self, email: &str) -> Result<bool, Error>;
 
-    async fn add_client(&self, name: &str, scopes: &[String], secret_hash: &str) -> Result<ClientView, Error>;
+    async fn add_client(
+        &self,
+        name: &str,
+        scopes: &[String],
+        secret_hash: &str,
+    ) -> Result<ClientView, Error>;
     async fn clients(&self) -> Result<Vec<ClientView>, Error>;
     async fn client(&self, id: &str) -> Result<Option<Client>, Error>;
     /// By id or name. False: no such client.
     async fn revoke_client(&self, id_or_name: &str) -> Result<bool, Error>;
 
-    async fn save_session(&self, hash: &str, user_id: Option<&str>, data: &str, expires_at: Stamp) -> Result<(), Error>;
+    async fn save_session(
+        &self,
+        hash: &str,
+        user_id: Option<&str>,
+        data: &str,
+        expires_at: Stamp,
+    ) -> Result<(), Error>;
     async fn load_session(&self, hash: &str) -> Result<Option<String>, Error>;
     async fn delete_session(&self, hash: &str) -> Result<(), Error>;
     async fn purge_sessions(&self) -> Result<u64, Error>;
@@ -499,7 +516,12 @@ pub trait Accounts: Send + Sync {
     async fn use_action_key(&self, key: &str) -> Result<bool, Error>;
 
     /// A fact without a record: an operator's act, a configuration change.
-    async fn note(&self, kind: app::model::FactKind, actor: &str, detail: app::model::Detail) -> Result<(), Error>;
+    async fn note(
+        &self,
+        kind: app::model::FactKind,
+        actor: &str,
+        detail: app::model::Detail,
+    ) -> Result<(), Error>;
 
     /// Keeps the value of an audited setting; a change is a fact. True when it changed.
     async fn keep_setting(&self, name: &str, value: &str) -> Result<bool, Error>;

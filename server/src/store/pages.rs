@@ -65,10 +65,12 @@ impl<E: Engine> SqlStore<E> {
     async fn calls_of(tx: &mut E::Tx, stored: &Stored) -> Result<Vec<CallView>, Error> {
         let rows = Self::query(
             tx,
-            same("SELECT c.call, c.attempt, c.is_replay, c.authorised_by, c.started_at, c.call_by,
+            same(
+                "SELECT c.call, c.attempt, c.is_replay, c.authorised_by, c.started_at, c.call_by,
                     c.ended_at, c.outcome, c.provider, a.attempt_id
                   FROM calls c JOIN attempts a ON a.id = c.id AND a.attempt = c.attempt
-                  WHERE c.id = $1 ORDER BY c.call"),
+                  WHERE c.id = $1 ORDER BY c.call",
+            ),
             vec![(&stored.record.id).into()],
         )
         .await?;
@@ -103,7 +105,8 @@ impl<E: Engine> SqlStore<E> {
         is_later: bool,
     ) -> Result<Option<RecordView>, Error> {
         let Some(seller) = &stored.extra.seller_id else { return Ok(None) };
-        let mut batch = Batch::new(concat!("SELECT ", columns!(), " FROM records r WHERE r.seller_id = "));
+        let mut batch =
+            Batch::new(concat!("SELECT ", columns!(), " FROM records r WHERE r.seller_id = "));
         batch.bind(seller).push(" AND r.purpose = ").bind(&stored.extra.purpose);
         batch.push(if is_later {
             " AND (r.created_at, r.id) > ("
@@ -214,8 +217,10 @@ impl<E: Engine> SqlStore<E> {
     async fn duplicate_calls(tx: &mut E::Tx) -> Result<u64, Error> {
         let rows = Self::query(
             tx,
-            same("SELECT COUNT(*) FROM (SELECT 1 AS one FROM facts
-                  WHERE kind = 'duplicate_evidence' LIMIT 10001) AS counted"),
+            same(
+                "SELECT COUNT(*) FROM (SELECT 1 AS one FROM facts
+                  WHERE kind = 'duplicate_evidence' LIMIT 10001) AS counted",
+            ),
             Vec::new(),
         )
         .await?;
@@ -224,8 +229,7 @@ impl<E: Engine> SqlStore<E> {
     }
 
     async fn last_admitted(tx: &mut E::Tx) -> Result<Option<Stamp>, Error> {
-        let rows =
-            Self::query(tx, same("SELECT MAX(created_at) FROM records"), Vec::new()).await?;
+        let rows = Self::query(tx, same("SELECT MAX(created_at) FROM records"), Vec::new()).await?;
         rows.into_iter().next().map_or(Ok(None), |mut row| row.maybe_stamp())
     }
 }
@@ -334,13 +338,12 @@ impl<E: Engine> Pages for SqlStore<E> {
         let mut tx = self.engine.begin_read().await?;
         let (rows, more) = self.list(&mut tx, search).await?;
         let freezes = Self::active_freezes(&mut tx).await?;
-        let mut count = Batch::new("SELECT COUNT(*) FROM (SELECT 1 AS one FROM records r WHERE 1 = 1");
+        let mut count =
+            Batch::new("SELECT COUNT(*) FROM (SELECT 1 AS one FROM records r WHERE 1 = 1");
         filters(&mut count, search);
         let total = Self::count_of(&mut tx, count).await?;
-        let rows: Vec<RecordView> = rows
-            .iter()
-            .map(|stored| view(stored, &freezes, &self.env.rules.policy))
-            .collect();
+        let rows: Vec<RecordView> =
+            rows.iter().map(|stored| view(stored, &freezes, &self.env.rules.policy)).collect();
         let next = more.then(|| rows.last().map(end_of)).flatten();
         Ok(Listed { rows, next, total })
     }
@@ -465,12 +468,9 @@ impl<E: Engine> Pages for SqlStore<E> {
 
     async fn fact_count(&self) -> Result<i64, Error> {
         let mut tx = self.engine.begin_read().await?;
-        let rows = Self::query(
-            &mut tx,
-            same("SELECT COALESCE(MAX(fact_no), 0) FROM facts"),
-            Vec::new(),
-        )
-        .await?;
+        let rows =
+            Self::query(&mut tx, same("SELECT COALESCE(MAX(fact_no), 0) FROM facts"), Vec::new())
+                .await?;
         rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
     }
 
@@ -478,8 +478,10 @@ impl<E: Engine> Pages for SqlStore<E> {
         let mut tx = self.engine.begin_read().await?;
         let rows = Self::query(
             &mut tx,
-            same("SELECT provider, paused_until, code FROM provider_pauses
-                  WHERE paused_until > $1 ORDER BY provider"),
+            same(
+                "SELECT provider, paused_until, code FROM provider_pauses
+                  WHERE paused_until > $1 ORDER BY provider",
+            ),
             vec![self.env.clock.now().into()],
         )
         .await?;

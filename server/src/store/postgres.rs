@@ -105,7 +105,8 @@ impl Engine for PostgresEngine {
     }
 
     async fn query(tx: &mut Self::Tx, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Error> {
-        let rows = bind(sql, values, tx.is_named).fetch_all(&mut *tx.inner).await.map_err(store_error)?;
+        let rows =
+            bind(sql, values, tx.is_named).fetch_all(&mut *tx.inner).await.map_err(store_error)?;
         rows.iter()
             .map(|row| {
                 let cells = row.columns().iter().map(|column| {
@@ -133,7 +134,8 @@ impl Engine for PostgresEngine {
     }
 
     async fn execute(tx: &mut Self::Tx, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
-        let done = bind(sql, values, tx.is_named).execute(&mut *tx.inner).await.map_err(store_error)?;
+        let done =
+            bind(sql, values, tx.is_named).execute(&mut *tx.inner).await.map_err(store_error)?;
         Ok(done.rows_affected())
     }
 
@@ -165,9 +167,12 @@ impl Engine for PostgresEngine {
         if exists == 0 {
             return Ok(0);
         }
-        let rows =
-            Self::query(&mut tx, "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations", Vec::new())
-                .await?;
+        let rows = Self::query(
+            &mut tx,
+            "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations",
+            Vec::new(),
+        )
+        .await?;
         rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
     }
 
@@ -226,6 +231,8 @@ impl Engine for PostgresEngine {
     }
 
     async fn close(&self) {
+        // The listener has a connection of the pool, which would wait for it.
+        drop(self.listener.lock().await.take());
         self.pool.close().await;
     }
 }

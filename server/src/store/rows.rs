@@ -89,11 +89,9 @@ pub(super) fn read_stored(mut row: Row) -> Result<Stored, Error> {
             let seen = row.maybe_word()?;
             let message_id = row.maybe_text()?;
             match (attempt, seen) {
-                (Some(attempt), Some(seen)) => Some(Held {
-                    attempt: u32::try_from(attempt).unwrap_or(0),
-                    seen,
-                    message_id,
-                }),
+                (Some(attempt), Some(seen)) => {
+                    Some(Held { attempt: u32::try_from(attempt).unwrap_or(0), seen, message_id })
+                }
                 _ => None,
             }
         },
@@ -190,7 +188,11 @@ impl<E: Engine> SqlStore<E> {
         E::query(tx, E::text(sql), values).await
     }
 
-    pub(super) async fn execute(tx: &mut E::Tx, sql: Sql, values: Vec<Value>) -> Result<u64, Error> {
+    pub(super) async fn execute(
+        tx: &mut E::Tx,
+        sql: Sql,
+        values: Vec<Value>,
+    ) -> Result<u64, Error> {
         E::execute(tx, E::text(sql), values).await
     }
 
@@ -214,7 +216,8 @@ impl<E: Engine> SqlStore<E> {
         tx: &mut E::Tx,
         ids: impl IntoIterator<Item = &'i str>,
     ) -> Result<BTreeMap<String, Stored>, Error> {
-        let mut batch = Batch::new(concat!("SELECT ", columns!(), " FROM records r WHERE r.id IN "));
+        let mut batch =
+            Batch::new(concat!("SELECT ", columns!(), " FROM records r WHERE r.id IN "));
         batch.list(ids);
         // Always in one order, so that two groups never wait for each other.
         batch.push(" ORDER BY r.id");
@@ -499,7 +502,11 @@ pub(super) fn is_frozen(freezes: &[Freeze], channel: Channel, provider: &str) ->
 }
 
 /// The record as callers see it.
-pub(super) fn view(stored: &Stored, freezes: &[Freeze], policy: &crate::domain::Policy) -> RecordView {
+pub(super) fn view(
+    stored: &Stored,
+    freezes: &[Freeze],
+    policy: &crate::domain::Policy,
+) -> RecordView {
     let r = &stored.record;
     let waits = r.state == State::Accepted;
     let next = match r.state {
@@ -514,7 +521,10 @@ pub(super) fn view(stored: &Stored, freezes: &[Freeze], policy: &crate::domain::
         State::Expired => Next::NewRequest,
     };
     // When asking again may show something new; the end of its life where nothing else is planned.
+    let frozen = waits && is_frozen(freezes, r.channel, &r.provider);
     let retry_at = (next == Next::Wait).then(|| match r.state {
+        // Nothing is planned while it is frozen: the next thing that happens by itself is its end.
+        State::Accepted if frozen => r.last_call_at(policy.margin),
         State::Accepted => r.due_at.unwrap_or(r.updated_at).min(r.last_call_at(policy.margin)),
         State::Dispatching => r.call_by.or(r.lease_until).unwrap_or(r.expires_at),
         _ => r.due_at.or(r.poll_until.filter(|_| r.state == State::Sent)).unwrap_or(r.expires_at),
@@ -533,13 +543,14 @@ pub(super) fn view(stored: &Stored, freezes: &[Freeze], policy: &crate::domain::
         calls: r.calls,
         reason: r.reason,
         settled: r.settled_at.is_some(),
-        frozen: waits && is_frozen(freezes, r.channel, &r.provider),
+        frozen,
         next,
         retry_at,
     }
 }
 
-pub(super) const FACT_COLUMNS: &str = "SELECT seq, id, event_id, at, kind, old_state, new_state, attempt,
+pub(super) const FACT_COLUMNS: &str =
+    "SELECT seq, id, event_id, at, kind, old_state, new_state, attempt,
      attempt_id, reason, provider, provider_message_id, token_id, actor, detail FROM facts ";
 
 pub(super) fn read_fact(mut row: Row) -> Result<Fact, Error> {

@@ -20,6 +20,12 @@ const READERS: u32 = 4;
 /// How long a statement waits for another process's write, and a task for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// An open transaction. Begun and ended by statements of ours: when SQLite rolls back by itself (disk full,
+/// I/O error), nothing here believes that a transaction is still open. Dropped, it goes back to its pool,
+/// which rolls it back.
+#[derive(Debug)]
+pub struct Tx(sqlx::pool::PoolConnection<Sqlite>);
+
 /// One SQLite file.
 #[derive(Debug)]
 pub struct SqliteEngine {
@@ -45,7 +51,8 @@ impl SqliteEngine {
             .busy_timeout(PATIENCE)
             .statement_cache_capacity(512);
         let name = options.get_filename().display().to_string();
-        if let Some(folder) = options.get_filename().parent().filter(|f| !f.as_os_str().is_empty()) {
+        if let Some(folder) = options.get_filename().parent().filter(|f| !f.as_os_str().is_empty())
+        {
             std::fs::create_dir_all(folder)
                 .map_err(|error| Error::Unavailable { source: Box::new(error) })?;
         }
@@ -57,6 +64,7 @@ impl SqliteEngine {
             .idle_timeout(None)
             .max_lifetime(None)
             .acquire_timeout(PATIENCE)
+            .after_release(|connection, _| Box::pin(async { Ok(is_clean(connection).await) }))
             .connect_with(options.clone())
             .await
             .map_err(store_error)?;
@@ -65,8 +73,26 @@ impl SqliteEngine {
             .idle_timeout(None)
             .max_lifetime(None)
             .acquire_timeout(PATIENCE)
+            .after_release(|connection, _| Box::pin(async { Ok(is_clean(connection).await) }))
             .connect_lazy_with(options.create_if_missing(false).pragma("query_only", "ON"));
         Ok(Self { writer, readers, name })
+    }
+}
+
+async fn begin(pool: &SqlitePool, how: &'static str) -> Result<Tx, Error> {
+    let mut connection = pool.acquire().await.map_err(store_error)?;
+    sqlx::query(how).execute(&mut *connection).await.map_err(store_error)?;
+    Ok(Tx(connection))
+}
+
+/// What a pool does with a connection that comes back: an open transaction is rolled back, and a connection
+/// that cannot even do that is closed.
+async fn is_clean(connection: &mut sqlx::SqliteConnection) -> bool {
+    match sqlx::query("ROLLBACK").execute(connection).await {
+        Ok(_) => true,
+        // SQLITE_ERROR: there was nothing to roll back.
+        Err(sqlx::Error::Database(error)) => error.code().as_deref() == Some("1"),
+        Err(_) => false,
     }
 }
 
@@ -86,7 +112,10 @@ fn make_private(file: &std::path::Path) -> std::io::Result<()> {
     }
 }
 
-fn bind(sql: &str, values: Vec<Value>) -> sqlx::query::Query<'_, Sqlite, sqlx::sqlite::SqliteArguments> {
+fn bind(
+    sql: &str,
+    values: Vec<Value>,
+) -> sqlx::query::Query<'_, Sqlite, sqlx::sqlite::SqliteArguments> {
     let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
     for value in values {
         query = match value {
@@ -99,22 +128,22 @@ fn bind(sql: &str, values: Vec<Value>) -> sqlx::query::Query<'_, Sqlite, sqlx::s
 
 impl Engine for SqliteEngine {
     const NAME: &'static str = "sqlite";
-    type Tx = sqlx::Transaction<'static, Sqlite>;
+    type Tx = Tx;
 
     fn text(sql: Sql) -> &'static str {
         sql.sqlite
     }
 
     async fn begin(&self) -> Result<Self::Tx, Error> {
-        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(store_error)
+        begin(&self.writer, "BEGIN IMMEDIATE").await
     }
 
     async fn begin_read(&self) -> Result<Self::Tx, Error> {
-        self.readers.begin().await.map_err(store_error)
+        begin(&self.readers, "BEGIN").await
     }
 
     async fn query(tx: &mut Self::Tx, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, Error> {
-        let rows = bind(sql, values).fetch_all(&mut **tx).await.map_err(store_error)?;
+        let rows = bind(sql, values).fetch_all(&mut *tx.0).await.map_err(store_error)?;
         rows.iter()
             .map(|row| {
                 let cells = row.columns().iter().map(|column| {
@@ -135,16 +164,17 @@ impl Engine for SqliteEngine {
     }
 
     async fn execute(tx: &mut Self::Tx, sql: &str, values: Vec<Value>) -> Result<u64, Error> {
-        let done = bind(sql, values).execute(&mut **tx).await.map_err(store_error)?;
+        let done = bind(sql, values).execute(&mut *tx.0).await.map_err(store_error)?;
         Ok(done.rows_affected())
     }
 
-    async fn commit(tx: Self::Tx) -> Result<(), Error> {
+    async fn commit(mut tx: Self::Tx) -> Result<(), Error> {
         // A failed COMMIT (disk full, I/O error) may or may not have reached the file.
-        tx.commit().await.map_err(|error| match store_error(error) {
-            Error::Busy => Error::Busy,
-            other => Error::CommitUnknown { source: Box::new(other) },
-        })
+        match sqlx::query("COMMIT").execute(&mut *tx.0).await.map_err(store_error) {
+            Ok(_) => Ok(()),
+            Err(Error::Busy) => Err(Error::Busy),
+            Err(other) => Err(Error::CommitUnknown { source: Box::new(other) }),
+        }
     }
 
     async fn migrate(&self) -> Result<(), Error> {
@@ -166,9 +196,12 @@ impl Engine for SqliteEngine {
         if exists == 0 {
             return Ok(0);
         }
-        let rows =
-            Self::query(&mut tx, "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations", Vec::new())
-                .await?;
+        let rows = Self::query(
+            &mut tx,
+            "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations",
+            Vec::new(),
+        )
+        .await?;
         rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
     }
 

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use super::engine::{Batch, Engine, Sql, Value, locking, same};
 use super::rows::{Stored, Write, is_frozen, view};
 use super::{
-    Admission, Admitted, Claim, End, Error, Evidence, GiveUp, Ledger, ReadAnswer, ReadTask, SqlStore,
-    Start, Started, Swept, Weighed,
+    Admission, Admitted, Claim, End, Error, Evidence, GiveUp, Ledger, ReadAnswer, ReadTask,
+    SqlStore, Start, Started, Swept, Weighed,
 };
 use crate::domain::{Event, Illegal, Phase, PreCall, Step, TokenState};
 
@@ -130,6 +130,7 @@ impl<E: Engine> SqlStore<E> {
         let now = self.env.clock.now();
         let lease_until = now.plus(self.env.rules.policy.lease);
         let mut writes = Vec::new();
+        let mut over = Vec::new();
         for id in ids {
             let Some(stored) = found.get(id) else { continue };
             let frozen = is_frozen(freezes, stored.record.channel, &stored.record.provider);
@@ -140,9 +141,17 @@ impl<E: Engine> SqlStore<E> {
             } else {
                 Event::Claim { owner, lease_until, is_frozen: frozen }
             };
-            if let Ok(step) = self.decide(stored, &event, now) {
-                writes.push(Write { before: stored, step, start: None });
+            match self.decide(stored, &event, now) {
+                Ok(step) => writes.push(Write { before: stored, step, start: None }),
+                // Never again: it must not stand before those that can.
+                Err(Illegal::NotAllowed | Illegal::PastMargin) if is_replay => over.push(id),
+                Err(_) => {}
             }
+        }
+        if !over.is_empty() {
+            let mut batch = Batch::new("UPDATE records SET replay_at = NULL WHERE id IN ");
+            batch.list(over);
+            Self::execute_batch(tx, batch).await?;
         }
         self.persist(tx, &mut writes).await?;
         Ok(writes
@@ -231,39 +240,41 @@ impl<E: Engine> SqlStore<E> {
         rows.into_iter().next().map_or(Ok(None), |mut row| row.maybe_stamp())
     }
 
-    async fn weigh_one(
-        &self,
-        tx: &mut E::Tx,
-        evidence: &Evidence,
-    ) -> Result<Weighed, Error> {
+    async fn weigh_one(&self, tx: &mut E::Tx, evidence: &Evidence) -> Result<Weighed, Error> {
         let receipt = &evidence.receipt;
         let mut rows = Self::query(
             tx,
-            same("SELECT id, attempt FROM attempts WHERE attempt_id = $1 AND provider = $2"),
+            same(
+                "SELECT id, attempt, fingerprint FROM attempts
+                  WHERE attempt_id = $1 AND provider = $2",
+            ),
             vec![(&receipt.attempt_id).into(), (&evidence.provider).into()],
         )
         .await?;
         let Some(mut row) = rows.pop() else { return Ok(Weighed::Unmatched) };
-        let (id, attempt) = (row.text()?, row.count()?);
+        let (id, attempt, fingerprint) = (row.text()?, row.count()?, row.text()?);
+        // An id that is the recipient's number under another name is not kept.
+        let message_id = receipt
+            .message_id
+            .clone()
+            .filter(|text| !self.env.keys.names_destination(text, &fingerprint));
         let found = Self::load(tx, [id.as_str()]).await?;
         let Some(stored) = found.get(&id) else { return Ok(Weighed::Unmatched) };
         self.understand(stored)?;
         let event = Event::Callback {
             attempt,
             seen: receipt.seen,
-            message_id: receipt.message_id.clone(),
+            message_id: message_id.clone(),
             provider_at: receipt.at,
         };
         // A provider repeats its callbacks until it hears 2xx: the same one is one fact.
         let same_before = Self::query(
             tx,
-            same("SELECT detail FROM facts WHERE id = $1 AND kind = 'callback' AND attempt = $2
-                  AND COALESCE(provider_message_id, '') = $3 ORDER BY seq DESC LIMIT 100"),
-            vec![
-                (&id).into(),
-                attempt.into(),
-                receipt.message_id.as_deref().unwrap_or("").into(),
-            ],
+            same(
+                "SELECT detail FROM facts WHERE id = $1 AND kind = 'callback' AND attempt = $2
+                  AND COALESCE(provider_message_id, '') = $3 ORDER BY seq DESC LIMIT 100",
+            ),
+            vec![(&id).into(), attempt.into(), message_id.as_deref().unwrap_or("").into()],
         )
         .await?;
         for mut row in same_before {
@@ -318,14 +329,15 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let fresh = Self::ids(&mut tx, CLAIM, values(most)).await?;
         let mut claims = self.take(&mut tx, &fresh, owner, &freezes, false).await?;
         let room = most.saturating_sub(claims.len());
+        let mut is_idle = claims.is_empty();
         if room > 0 {
             let replays = Self::ids(&mut tx, CLAIM_REPLAYS, values(room)).await?;
+            is_idle &= replays.is_empty();
             claims.extend(self.take(&mut tx, &replays, owner, &freezes, true).await?);
         }
-        if claims.is_empty() {
-            return Ok(claims);
+        if !is_idle {
+            E::commit(tx).await?;
         }
-        E::commit(tx).await?;
         Ok(claims)
     }
 
@@ -423,8 +435,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
                     notification.id = %end.id, attempt.fence = end.fence,
                     "an answer came after its lease was lost: kept as evidence"
                 );
-                let late =
-                    Event::LateAnswer { attempt: end.attempt, verdict: end.verdict.clone() };
+                let late = Event::LateAnswer { attempt: end.attempt, verdict: end.verdict.clone() };
                 self.decide(stored, &late, now)
             });
             if let Ok(step) = step {
@@ -485,7 +496,8 @@ impl<E: Engine> Ledger for SqlStore<E> {
 
     async fn record_reads(&self, answers: &[ReadAnswer]) -> Result<(), Error> {
         let mut tx = self.engine.begin().await?;
-        let by_id: HashMap<&str, &ReadAnswer> = answers.iter().map(|a| (a.id.as_str(), a)).collect();
+        let by_id: HashMap<&str, &ReadAnswer> =
+            answers.iter().map(|a| (a.id.as_str(), a)).collect();
         let found = Self::load(&mut tx, by_id.keys().copied()).await?;
         let now = self.env.clock.now();
         let mut writes = Vec::new();
@@ -551,8 +563,10 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 if stored.extra.token_id.is_some() {
                     Self::execute(
                         &mut tx,
-                        same("UPDATE records SET token_state = 'superseded'
-                              WHERE id = $1 AND token_state = 'live'"),
+                        same(
+                            "UPDATE records SET token_state = 'superseded'
+                              WHERE id = $1 AND token_state = 'live'",
+                        ),
                         vec![id.into()],
                     )
                     .await?;
@@ -595,8 +609,10 @@ impl<E: Engine> Ledger for SqlStore<E> {
 
     async fn next_read(&self) -> Result<Option<Stamp>, Error> {
         self.first_stamp(
-            same("SELECT MIN(due_at) FROM records
-                  WHERE due_at IS NOT NULL AND state IN ('dispatch_unknown', 'sent')"),
+            same(
+                "SELECT MIN(due_at) FROM records
+                  WHERE due_at IS NOT NULL AND state IN ('dispatch_unknown', 'sent')",
+            ),
             Vec::new(),
         )
         .await
@@ -604,13 +620,15 @@ impl<E: Engine> Ledger for SqlStore<E> {
 
     async fn next_sweep(&self) -> Result<Option<Stamp>, Error> {
         self.first_stamp(
-            same("SELECT MIN(at) FROM (
+            same(
+                "SELECT MIN(at) FROM (
                     SELECT MIN(expires_at) - $1 AS at FROM outbox
                     UNION ALL SELECT MIN(expires_at) FROM records WHERE state = 'dispatch_unknown'
                     UNION ALL SELECT MIN(lease_until) FROM records WHERE state = 'dispatching'
                     UNION ALL SELECT MIN(poll_until) FROM records
                         WHERE state = 'sent' AND settled_at IS NULL
-                  ) AS ends"),
+                  ) AS ends",
+            ),
             vec![self.env.rules.policy.margin.into()],
         )
         .await
@@ -620,11 +638,13 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let mut tx = self.engine.begin().await?;
         Self::execute(
             &mut tx,
-            same("INSERT INTO provider_pauses (provider, paused_until, code, since)
+            same(
+                "INSERT INTO provider_pauses (provider, paused_until, code, since)
                   VALUES ($1, $2, $3, $4)
                   ON CONFLICT (provider) DO UPDATE SET code = excluded.code, since = excluded.since,
                     paused_until = CASE WHEN excluded.paused_until > provider_pauses.paused_until
-                      THEN excluded.paused_until ELSE provider_pauses.paused_until END"),
+                      THEN excluded.paused_until ELSE provider_pauses.paused_until END",
+            ),
             vec![provider.into(), until.into(), code.into(), self.env.clock.now().into()],
         )
         .await?;

@@ -264,3 +264,31 @@ async fn a_panic_is_a_problem_and_the_next_request_is_answered() {
     assert!(!answer.text.contains("a fault"));
     assert_eq!(api.get("/v1/freezes").await.status, StatusCode::OK);
 }
+
+#[tokio::test]
+async fn the_log_has_the_request_and_nothing_that_was_sent() {
+    let api = Api::new().await;
+    let secret = api.key.rsplit('_').next().unwrap().to_owned();
+    let mut event = api.event("zqcanary");
+    event["token_hash"] = json!("5e".repeat(32));
+    let id = api.admit(&event).await.id();
+    event["user_email"] = json!("zqcanary@example.com");
+    event["destination_ref"] = json!("+15550100001");
+    let refused = api.admit(&event).await;
+    api.get("/v1/events?event_id=zqcanary%40example.com").await;
+    api.get("/v1/events/zqcanary%40example.com").await;
+    api.call(Method::PUT, "/v1/freezes/all", Some(json!({ "reason": "zqcanary@example.com" })))
+        .await;
+    api.call_as(Some("so_zqcanary_zqcanary"), "ZQCANARY".parse().unwrap(), "/v1/zqcanary", None)
+        .await;
+    api.get(&format!("/v1/events/{id}")).await;
+    let text = crate::support::logged();
+    assert!(text.contains("http.request"));
+    assert!(text.contains("/v1/events/{id}"));
+    assert!(text.contains(refused.headers["x-request-id"].to_str().unwrap()));
+    assert!(text.contains("answered 400"));
+    for sent in ["zqcanary", "example.com", "5550100001", &*secret, &*"5e".repeat(32)] {
+        let line = text.lines().find(|line| line.contains(sent));
+        assert!(line.is_none(), "{sent}: {line:?}");
+    }
+}

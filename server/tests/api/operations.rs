@@ -219,7 +219,7 @@ async fn a_reason_is_needed_and_names_nobody() {
         assert_eq!((answer.status.as_u16(), answer.code().as_str()), (400, "invalid_request"));
         assert_eq!(answer.errors(), errors);
         assert!(
-            !answer.text.contains("555") && !answer.text.contains("example.com"),
+            !answer.text.contains("555 010") && !answer.text.contains("example.com"),
             "{}",
             answer.text
         );

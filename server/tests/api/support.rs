@@ -58,7 +58,6 @@ pub struct Api {
     pub store: Arc<dyn Store>,
     pub clock: ManualClock,
     pub env: Env,
-    pub registry: Arc<Registry>,
     pub key: String,
     pub client_id: String,
     pub db: SqlitePool,
@@ -120,6 +119,7 @@ impl Api {
         changes: &[(&str, &str)],
         instead: BTreeMap<String, Arc<dyn Provider>>,
     ) -> Self {
+        keep_log();
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let dir = std::env::temp_dir().join(format!("sendonce-api-{}", entropy.hex(8)));
         std::fs::create_dir_all(&dir).unwrap();
@@ -161,7 +161,6 @@ impl Api {
             .collect();
         let (client, key) = add_client(&*store, &*entropy, "test", &scopes).await.unwrap();
         let wakeups = Wakeups::default();
-        let registry = Arc::new(registry);
         let state = ApiState {
             store: Arc::clone(&store),
             admission: Arc::new(AdmissionService::new(
@@ -170,24 +169,14 @@ impl Api {
                 &config,
                 wakeups.clone(),
             )),
-            registry: Arc::clone(&registry),
+            registry: Arc::new(registry),
             wakeups,
             clock: dyn_clock,
             entropy,
             public_url: config.server.public_url.clone().into(),
         };
         let db = SqlitePool::connect(&url).await.unwrap();
-        Self {
-            router: api_router(state),
-            store,
-            clock,
-            env,
-            registry,
-            key,
-            client_id: client.id,
-            db,
-            dir,
-        }
+        Self { router: api_router(state), store, clock, env, key, client_id: client.id, db, dir }
     }
 
     /// A key with these scopes only.
@@ -337,4 +326,35 @@ fn check_any(answer: &Answer) {
 pub fn metrics() -> metrics_exporter_prometheus::PrometheusHandle {
     static HANDLE: OnceLock<metrics_exporter_prometheus::PrometheusHandle> = OnceLock::new();
     HANDLE.get_or_init(|| server::http::metrics::install(["demo", "fake", "mute"]).unwrap()).clone()
+}
+
+static LOG: std::sync::Mutex<Vec<u8>> = std::sync::Mutex::new(Vec::new());
+
+/// What all tests of this process have logged so far, at the finest level.
+pub fn logged() -> String {
+    String::from_utf8(LOG.lock().unwrap().clone()).unwrap()
+}
+
+struct Log;
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOG.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn keep_log() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_writer(|| Log)
+            .init();
+    });
 }

@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use server::clock::Clock as _;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_sendonce");
 
@@ -61,7 +62,13 @@ impl Answer {
 }
 
 /// One request on a connection of its own. Status 0: no answer.
-pub fn request(port: u16, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+pub fn request(
+    port: u16,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
     let nothing = Answer { status: 0, headers: String::new(), text: String::new() };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(2)) else {
@@ -88,7 +95,11 @@ pub fn request(port: u16, method: &str, path: &str, headers: &[(&str, &str)], bo
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     let headers = head.to_lowercase();
-    let body = if headers.contains("transfer-encoding: chunked") { unchunk(body) } else { body.to_owned() };
+    let body = if headers.contains("transfer-encoding: chunked") {
+        unchunk(body)
+    } else {
+        body.to_owned()
+    };
     Answer { status, headers, text: body }
 }
 
@@ -113,7 +124,8 @@ impl Folder {
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::SeqCst);
-        let path = std::env::temp_dir().join(format!("sendonce-process-{}-{n}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("sendonce-process-{}-{n}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a temporary folder");
         Self(path)
     }
@@ -139,7 +151,8 @@ impl Process {
     pub fn terminate(&mut self) {
         let pid = i32::try_from(self.0.id()).expect("a process id");
         let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the process is ours");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .expect("the process is ours");
         wait_for("the process to end", || self.0.try_wait().expect("is a child"));
     }
 
@@ -316,10 +329,6 @@ webhook_secret = "{CALLBACK_SECRET}"
         std::fs::read_to_string(self.folder.0.join("serve.log")).unwrap_or_default()
     }
 
-    pub fn database(&self) -> String {
-        format!("sqlite://{}", self.folder.0.join("data/sendonce.db").display())
-    }
-
     /// Runs a command; gives its standard output.
     pub fn cli(&self, args: &[&str]) -> String {
         let done = Command::new(BINARY)
@@ -345,7 +354,8 @@ webhook_secret = "{CALLBACK_SECRET}"
 
     pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         let authorization = format!("Bearer {}", self.key);
-        let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+        let headers =
+            [("authorization", authorization.as_str()), ("content-type", "application/json")];
         let body = body.map(ToString::to_string).unwrap_or_default();
         request(self.port, method, path, &headers, body.as_bytes())
     }
@@ -403,16 +413,15 @@ webhook_secret = "{CALLBACK_SECRET}"
 
     /// A signed callback about an attempt.
     pub fn callback(&self, attempt_id: &str, state: &str) -> Answer {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .expect("after 1970")
-            .as_secs();
-        let body = json!({"attempt_id": attempt_id, "message_id": "m-late", "state": state, "at": utc(0)})
-            .to_string();
+        let now = server::clock::SystemClock.now().micros() / 1_000_000;
+        let body =
+            json!({"attempt_id": attempt_id, "message_id": "m-late", "state": state, "at": utc(0)})
+                .to_string();
         let signature =
             server::keys::sign(CALLBACK_SECRET.as_bytes(), format!("{now}.{body}").as_bytes());
         let header = format!("t={now},v1={signature}");
-        let headers = [("sendonce-signature", header.as_str()), ("content-type", "application/json")];
+        let headers =
+            [("sendonce-signature", header.as_str()), ("content-type", "application/json")];
         request(self.port, "POST", "/webhooks/post", &headers, body.as_bytes())
     }
 }
@@ -434,7 +443,6 @@ fn spawn(folder: &Path, roles: Option<&str>) -> Process {
 
 /// RFC 3339, so many seconds from now.
 pub fn utc(seconds: i64) -> String {
-    use server::clock::Clock as _;
     server::clock::SystemClock.now().plus(seconds * 1_000_000).to_string()
 }
 

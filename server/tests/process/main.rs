@@ -50,7 +50,11 @@ fn a_hundred_admissions_with_one_key_are_one_record() {
     other["idempotency_key"] = body["idempotency_key"].clone();
     let answers = posts(&other);
     assert!(answers.iter().all(|a| a.status == 409 && a.code() == "idempotency_conflict"));
-    let none = app.call("GET", &format!("/v1/events?event_id={}", other["event_id"].as_str().unwrap_or("")), None);
+    let none = app.call(
+        "GET",
+        &format!("/v1/events?event_id={}", other["event_id"].as_str().unwrap_or("")),
+        None,
+    );
     assert_eq!(none.status, 404, "nothing is attached");
 
     let id = answers_id(&app, &body);
@@ -96,7 +100,11 @@ fn a_timeout_after_acceptance_is_one_call_and_ends_as_sent() {
         let record = app.until(&id, &["sent", "delivered"]);
         assert_eq!((record["calls"].as_u64(), simulator.calls()), (Some(1), 1), "{behaviour}");
         let story = app.story(&id);
-        assert!(story.contains(&"reconciled_found".to_owned()) || story.contains(&"reconciled_delivered".to_owned()), "{story:?}");
+        assert!(
+            story.contains(&"reconciled_found".to_owned())
+                || story.contains(&"reconciled_delivered".to_owned()),
+            "{story:?}"
+        );
     }
 }
 
@@ -125,7 +133,10 @@ fn what_cannot_be_read_stays_unknown_until_it_expires() {
     let id = id_of(&app.admit(6));
     app.until(&id, &["dispatch_unknown"]);
     let record = app.until(&id, &["expired"]);
-    assert_eq!((record["reason"].as_str(), record["calls"].as_u64()), (Some("expired_unresolved"), Some(1)));
+    assert_eq!(
+        (record["reason"].as_str(), record["calls"].as_u64()),
+        (Some("expired_unresolved"), Some(1))
+    );
     assert_eq!(simulator.calls(), 1);
 }
 
@@ -228,9 +239,7 @@ fn evidence_during_the_back_off_withdraws_the_proof() {
     simulator.script(&says(&["refuse_transiently", "accept"]));
     let app = App::start(Setting { backoff_first: "3s", ..Setting::at(simulator.port) });
     let id = id_of(&app.admit(600));
-    wait_for("the refusal", || {
-        (app.record(&id)["reason"] == "transient_refusal").then_some(())
-    });
+    wait_for("the refusal", || (app.record(&id)["reason"] == "transient_refusal").then_some(()));
     let attempt_id = attempt_of(&app, &id);
     assert_eq!(app.callback(&attempt_id, "delivered").status, 200);
     let record = app.until(&id, &["delivered"]);
@@ -256,18 +265,30 @@ fn a_callback_before_the_answer_is_kept_and_gives_one_outcome() {
     let record = app.until(&id, &["delivered"]);
     assert_eq!((record["calls"].as_u64(), simulator.calls()), (Some(1), 1));
     let story = app.story(&id);
-    assert!(story.contains(&"callback".to_owned()) && story.contains(&"provider_accepted".to_owned()), "{story:?}");
+    assert!(
+        story.contains(&"callback".to_owned()) && story.contains(&"provider_accepted".to_owned()),
+        "{story:?}"
+    );
 }
 
 #[test]
 fn callbacks_without_the_right_signature_change_nothing() {
     let simulator = Simulator::start();
     simulator.script(&says(&["accept_then_hang"]));
-    let app = App::start(Setting { provider: "lookup = false".into(), ..Setting::at(simulator.port) });
+    let app =
+        App::start(Setting { provider: "lookup = false".into(), ..Setting::at(simulator.port) });
     let id = id_of(&app.admit(600));
     app.until(&id, &["dispatch_unknown"]);
-    let body = json!({"attempt_id": attempt_of(&app, &id), "state": "delivered", "at": kit::utc(0)}).to_string();
-    let answer = request(app.port, "POST", "/webhooks/post", &[("sendonce-signature", "t=1,v1=00")], body.as_bytes());
+    let body =
+        json!({"attempt_id": attempt_of(&app, &id), "state": "delivered", "at": kit::utc(0)})
+            .to_string();
+    let answer = request(
+        app.port,
+        "POST",
+        "/webhooks/post",
+        &[("sendonce-signature", "t=1,v1=00")],
+        body.as_bytes(),
+    );
     assert_eq!(answer.status, 401);
     assert_eq!(request(app.port, "POST", "/webhooks/nobody", &[], body.as_bytes()).status, 404);
     assert_eq!(app.record(&id)["state"], "dispatch_unknown");
@@ -309,7 +330,8 @@ fn closes_after_reading(stop_after: Option<usize>) -> (u16, Arc<AtomicUsize>) {
 #[test]
 fn a_connection_that_closes_after_the_request_has_seen_exactly_one() {
     let (port, seen) = closes_after_reading(None);
-    let app = App::start(Setting { provider: "lookup = false\n# root".into(), ..Setting::at(port) });
+    let app =
+        App::start(Setting { provider: "lookup = false\n# root".into(), ..Setting::at(port) });
     let id = id_of(&app.admit(600));
     let record = app.until(&id, &["dispatch_unknown"]);
     assert_eq!(record["reason"], "connection_lost");
@@ -352,9 +374,7 @@ fn a_refused_connection_is_certainly_not_sent() {
     let port = kit::free_port();
     let app = App::start(Setting::at(port));
     let id = id_of(&app.admit(600));
-    wait_for("the first try", || {
-        app.story(&id).contains(&"not_sent".to_owned()).then_some(())
-    });
+    wait_for("the first try", || app.story(&id).contains(&"not_sent".to_owned()).then_some(()));
     assert_ne!(app.record(&id)["state"], "dispatch_unknown");
 }
 

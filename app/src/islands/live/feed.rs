@@ -32,29 +32,22 @@ pub fn run() {
     let Some(root) = find(".live[data-topic]") else {
         return;
     };
-    let (Some(label), Some(picker), Some(status)) = (
-        find(".live label"),
-        find(".live select"),
-        find(".live [role=status]"),
-    ) else {
+    let (Some(label), Some(picker), Some(status)) =
+        (find(".live label"), find(".live select"), find(".live [role=status]"))
+    else {
         return;
     };
     let Ok(picker) = picker.dyn_into::<HtmlSelectElement>() else {
         return;
     };
 
-    let refresh = storage()
-        .and_then(|s| s.get_item(REMEMBERED).ok()?)
-        .and_then(|name| Refresh::parse(&name));
+    let refresh =
+        storage().and_then(|s| s.get_item(REMEMBERED).ok()?).and_then(|name| Refresh::parse(&name));
     let refresh = refresh.unwrap_or(Refresh::Live);
     picker.set_value(&refresh.name());
     let _ = label.remove_attribute("hidden");
 
-    let feed = Feed::new(
-        root.get_attribute("data-topic").unwrap_or_default(),
-        refresh,
-        status,
-    );
+    let feed = Feed::new(root.get_attribute("data-topic").unwrap_or_default(), refresh, status);
     feed.start();
 
     let on_change = Closure::<dyn FnMut()>::new({
@@ -148,11 +141,7 @@ impl Feed {
             is_over: false,
             shown: shown_at(),
         };
-        Self(Rc::new(Inner {
-            topic,
-            status,
-            state: RefCell::new(state),
-        }))
+        Self(Rc::new(Inner { topic, status, state: RefCell::new(state) }))
     }
 
     fn start(&self) {
@@ -196,10 +185,7 @@ impl Feed {
     fn pause(&self) {
         let mut state = self.0.state.borrow_mut();
         state.source = None;
-        for handle in [state.timer.take(), state.reopen.take()]
-            .into_iter()
-            .flatten()
-        {
+        for handle in [state.timer.take(), state.reopen.take()].into_iter().flatten() {
             handle.clear();
         }
     }
@@ -237,12 +223,8 @@ impl Feed {
         source.set_onopen(Some(on_open.as_ref().unchecked_ref()));
         source.set_onmessage(Some(on_hint.as_ref().unchecked_ref()));
         source.set_onerror(Some(on_error.as_ref().unchecked_ref()));
-        self.0.state.borrow_mut().source = Some(Stream {
-            source,
-            _on_open: on_open,
-            _on_hint: on_hint,
-            _on_error: on_error,
-        });
+        self.0.state.borrow_mut().source =
+            Some(Stream { source, _on_open: on_open, _on_hint: on_hint, _on_error: on_error });
     }
 
     /// Versions are compared for being different, not for being greater: they start again with the server.
@@ -251,11 +233,7 @@ impl Feed {
             .data()
             .as_string()
             .and_then(|text| js_sys::JSON::parse(&text).ok())
-            .and_then(|hint| {
-                js_sys::Reflect::get(&hint, &"version".into())
-                    .ok()?
-                    .as_f64()
-            });
+            .and_then(|hint| js_sys::Reflect::get(&hint, &"version".into()).ok()?.as_f64());
         let mut state = self.0.state.borrow_mut();
         let is_news = version.is_none() || version != state.version;
         state.version = version;
@@ -266,10 +244,7 @@ impl Feed {
         let is_closed = {
             let mut state = self.0.state.borrow_mut();
             state.stream_failures += 1;
-            state
-                .source
-                .as_ref()
-                .is_some_and(|s| s.source.ready_state() == EventSource::CLOSED)
+            state.source.as_ref().is_some_and(|s| s.source.ready_state() == EventSource::CLOSED)
         };
         self.say();
         // The browser reconnects by itself after a lost connection, but never after an answer that is not a stream.
@@ -426,20 +401,14 @@ async fn fetch_page() -> Result<Page, JsValue> {
 
     let location = window().location();
     let address = format!("{}{}", location.pathname()?, location.search()?);
-    let response: Response = JsFuture::from(window().fetch_with_str_and_init(&address, &init))
-        .await?
-        .dyn_into()?;
+    let response: Response =
+        JsFuture::from(window().fetch_with_str_and_init(&address, &init)).await?.dyn_into()?;
     if response.redirected() {
         return Ok(Page::Elsewhere);
     }
     if !response.ok() {
         return Err(response.status().into());
     }
-    let html = JsFuture::from(response.text()?)
-        .await?
-        .as_string()
-        .unwrap_or_default();
-    Ok(Page::Fresh(
-        DomParser::new()?.parse_from_string(&html, SupportedType::TextHtml)?,
-    ))
+    let html = JsFuture::from(response.text()?).await?.as_string().unwrap_or_default();
+    Ok(Page::Fresh(DomParser::new()?.parse_from_string(&html, SupportedType::TextHtml)?))
 }

@@ -65,11 +65,8 @@ mod tests {
     #[test]
     fn every_option_of_the_picker_is_understood() {
         let html = Owner::new().with(|| view! { <Live topic="events".to_owned() /> }.to_html());
-        let values: Vec<&str> = html
-            .split("value=\"")
-            .skip(1)
-            .filter_map(|rest| rest.split('"').next())
-            .collect();
+        let values: Vec<&str> =
+            html.split("value=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         assert_eq!(values, ["off", "2", "5", "15", "60", "live"]);
         assert!(values.iter().all(|value| Refresh::parse(value).is_some()));
         assert!(html.contains("data-topic=\"events\""));

@@ -24,9 +24,7 @@ fn elements(document: &Document, selector: &str) -> Vec<Element> {
     let Ok(list) = document.query_selector_all(selector) else {
         return Vec::new();
     };
-    (0..list.length())
-        .filter_map(|i| list.item(i)?.dyn_into().ok())
-        .collect()
+    (0..list.length()).filter_map(|i| list.item(i)?.dyn_into().ok()).collect()
 }
 
 fn key(node: &Node) -> Option<String> {
@@ -63,8 +61,7 @@ fn node(page: &Document, old: &Node, new: &Node) {
 }
 
 fn is_active(page: &Document, element: &Element) -> bool {
-    page.active_element()
-        .is_some_and(|active| active.is_same_node(Some(element)))
+    page.active_element().is_some_and(|active| active.is_same_node(Some(element)))
 }
 
 fn attributes(old: &Element, new: &Element) {
@@ -90,6 +87,10 @@ fn attributes(old: &Element, new: &Element) {
 }
 
 fn children(page: &Document, old: &Node, new: &Node) {
+    if old.dyn_ref::<Element>().is_some_and(|element| element.has_attribute("data-hold")) {
+        held(page, old, new);
+        return;
+    }
     let wanted: Vec<Node> = list(new);
     let keys: HashMap<String, ()> = wanted.iter().filter_map(|n| Some((key(n)?, ()))).collect();
     let mut kept = HashMap::new();
@@ -109,9 +110,7 @@ fn children(page: &Document, old: &Node, new: &Node) {
     for want in &wanted {
         let have = match key(want) {
             Some(key) => kept.remove(&key).filter(|have| is_same_kind(have, want)),
-            None => cursor
-                .clone()
-                .filter(|have| key(have).is_none() && is_same_kind(have, want)),
+            None => cursor.clone().filter(|have| key(have).is_none() && is_same_kind(have, want)),
         };
         match have {
             Some(have) => {
@@ -135,9 +134,57 @@ fn children(page: &Document, old: &Node, new: &Node) {
     }
 }
 
+/// A list whose rows stay where they are (`data-hold`), so that nobody clicks a row that has just moved away: rows that
+/// would come in between wait, and `[data-new]` says how many; it leads to the page with them. All rows are keyed.
+fn held(page: &Document, old: &Node, new: &Node) {
+    let rows = list(old);
+    let shown: Vec<Option<String>> = rows.iter().map(key).collect();
+    let mut fresh: HashMap<String, Node> = HashMap::new();
+    let (mut waiting, mut after_last) = (0, Vec::new());
+    for row in list(new) {
+        let key = key(&row);
+        if shown.contains(&key) {
+            waiting += after_last.len();
+            after_last.clear();
+            fresh.extend(key.map(|key| (key, row)));
+        } else {
+            after_last.push(row);
+        }
+    }
+    let is_replaced = fresh.is_empty();
+    if is_replaced {
+        waiting += after_last.len();
+    }
+    // As many rows as came in were pushed off the end of the page: they are still what this page shows. Rows that are
+    // gone for another reason (they do not match any more) leave.
+    let mut may_stay = waiting;
+    for (row, key) in rows.iter().zip(&shown).rev() {
+        match key.as_ref().and_then(|key| fresh.get(key)) {
+            Some(want) => {
+                may_stay = 0;
+                node(page, row, want);
+            }
+            None if may_stay > 0 => may_stay -= 1,
+            None => {
+                let _ = old.remove_child(row);
+            }
+        }
+    }
+    // At the end nothing is moved by what is added.
+    if !is_replaced && waiting == 0 {
+        for row in &after_last {
+            if let Some(row) = copy(page, row) {
+                let _ = old.append_child(&row);
+            }
+        }
+    }
+    if let Ok(Some(pill)) = page.query_selector("[data-new]") {
+        let _ = pill.toggle_attribute_with_force("hidden", waiting == 0);
+        pill.set_text_content(Some(&format!("{waiting} new")));
+    }
+}
+
 fn list(parent: &Node) -> Vec<Node> {
     let children = parent.child_nodes();
-    (0..children.length())
-        .filter_map(|i| children.item(i))
-        .collect()
+    (0..children.length()).filter_map(|i| children.item(i)).collect()
 }

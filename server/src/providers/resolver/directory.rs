@@ -81,7 +81,10 @@ impl Directory {
     }
 
     async fn entries(&self) -> Result<Arc<Entries>, Broken> {
-        let mark = tokio::fs::metadata(&self.path).await.map(|data| Mark::of(&data)).map_err(Broken::Unreadable)?;
+        let mark = tokio::fs::metadata(&self.path)
+            .await
+            .map(|data| Mark::of(&data))
+            .map_err(Broken::Unreadable)?;
         if let Some((known, entries)) = &*self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
             && *known == mark
         {
@@ -89,8 +92,10 @@ impl Directory {
         }
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || load(&path)).await;
-        let (mark, entries) = read.map_err(|_| Broken::Unreadable(std::io::ErrorKind::Interrupted.into()))??;
-        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Some((mark, Arc::clone(&entries)));
+        let (mark, entries) =
+            read.map_err(|_| Broken::Unreadable(std::io::ErrorKind::Interrupted.into()))??;
+        *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((mark, Arc::clone(&entries)));
         Ok(entries)
     }
 }
@@ -108,7 +113,11 @@ impl Resolver for Directory {
             Ok(entries) => entries,
             Err(broken) => {
                 if let Broken::Line(line, why) = broken {
-                    tracing::warn!(line, why, "the resolver's directory is broken; nothing is resolved until it is mended");
+                    tracing::warn!(
+                        line,
+                        why,
+                        "the resolver's directory is broken; nothing is resolved until it is mended"
+                    );
                 }
                 return Resolution::Unavailable { code: broken.code().to_owned() };
             }
@@ -131,7 +140,9 @@ fn load(path: &Path) -> Result<(Mark, Arc<Entries>), Broken> {
     let file = std::fs::File::open(path).map_err(Broken::Unreadable)?;
     // Of the opened file, and before it is read: a change during the read shows as another mark next time.
     let mark = Mark::of(&file.metadata().map_err(Broken::Unreadable)?);
-    let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(usize::try_from(mark.len).unwrap_or(0).min(1 << 20)));
+    let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(
+        usize::try_from(mark.len).unwrap_or(0).min(1 << 20),
+    ));
     file.take(DIRECTORY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(Broken::Unreadable)?;
     if bytes.len() as u64 > DIRECTORY_BYTES_MAX {
         return Err(Broken::TooLarge);
@@ -156,8 +167,9 @@ fn parse(bytes: &[u8]) -> Result<Entries, (usize, &'static str)> {
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let line: Line = serde_json::from_slice(line)
-            .map_err(|_| broken("is not a JSON object with the known fields, each a text and once"))?;
+        let line: Line = serde_json::from_slice(line).map_err(|_| {
+            broken("is not a JSON object with the known fields, each a text and once")
+        })?;
         match (line.destination_ref, line.reset_ref, line.link) {
             (Some(handle), None, None) if !handle.is_empty() => {
                 let checked = |channel, text: Option<String>, why| match text {
@@ -165,20 +177,34 @@ fn parse(bytes: &[u8]) -> Result<Entries, (usize, &'static str)> {
                     Some(text) => address(channel, &text).map(Some).ok_or(broken(why)),
                 };
                 let destination = Destination {
-                    phone: checked(Channel::Sms, line.phone, "has a phone that is not strict E.164")?,
-                    email: checked(Channel::Email, line.email, "has an email that is not a plain address")?,
+                    phone: checked(
+                        Channel::Sms,
+                        line.phone,
+                        "has a phone that is not strict E.164",
+                    )?,
+                    email: checked(
+                        Channel::Email,
+                        line.email,
+                        "has an email that is not a plain address",
+                    )?,
                 };
                 if entries.destinations.insert(handle, destination).is_some() {
                     return Err(broken("repeats a destination_ref"));
                 }
             }
-            (None, Some(handle), Some(url)) if !handle.is_empty() && line.phone.is_none() && line.email.is_none() => {
+            (None, Some(handle), Some(url))
+                if !handle.is_empty() && line.phone.is_none() && line.email.is_none() =>
+            {
                 link(&url).ok_or(broken("has a link that is not https"))?;
                 if entries.links.insert(handle, Secret::new(url)).is_some() {
                     return Err(broken("repeats a reset_ref"));
                 }
             }
-            _ => return Err(broken("is neither a destination_ref with addresses nor a reset_ref with its link")),
+            _ => {
+                return Err(broken(
+                    "is neither a destination_ref with addresses nor a reset_ref with its link",
+                ));
+            }
         }
     }
     Ok(entries)
@@ -195,12 +221,21 @@ mod tests {
         let entries = parse(format!("{good}\n\n{link}\r\n").as_bytes()).unwrap();
         assert_eq!((entries.destinations.len(), entries.links.len()), (1, 1));
         for bad in [
-            "{", "[]", "7", r#"{"destination_ref":"d-1"}"#, r#"{"destination_ref":"d-2","phone":"0202"}"#,
-            r#"{"destination_ref":"d-2","email":"x"}"#, r#"{"destination_ref":"d-2","mail":"x"}"#,
-            r#"{"destination_ref":"d-2","link":"https://example.com"}"#, r#"{"reset_ref":"r-2"}"#,
-            r#"{"reset_ref":"r-2","link":"http://example.com"}"#, r#"{"reset_ref":"r-1","link":"https://example.com"}"#,
-            r#"{"reset_ref":"r-2","reset_ref":"r-2","link":"https://example.com"}"#, r#"{"reset_ref":7,"link":"x"}"#,
-            r#"{"destination_ref":"","phone":"+12025550123"}"#, "{}",
+            "{",
+            "[]",
+            "7",
+            r#"{"destination_ref":"d-1"}"#,
+            r#"{"destination_ref":"d-2","phone":"0202"}"#,
+            r#"{"destination_ref":"d-2","email":"x"}"#,
+            r#"{"destination_ref":"d-2","mail":"x"}"#,
+            r#"{"destination_ref":"d-2","link":"https://example.com"}"#,
+            r#"{"reset_ref":"r-2"}"#,
+            r#"{"reset_ref":"r-2","link":"http://example.com"}"#,
+            r#"{"reset_ref":"r-1","link":"https://example.com"}"#,
+            r#"{"reset_ref":"r-2","reset_ref":"r-2","link":"https://example.com"}"#,
+            r#"{"reset_ref":7,"link":"x"}"#,
+            r#"{"destination_ref":"","phone":"+12025550123"}"#,
+            "{}",
         ] {
             let (line, _) = parse(format!("{good}\n{link}\n{bad}\n").as_bytes()).unwrap_err();
             assert_eq!(line, 3, "{bad}");

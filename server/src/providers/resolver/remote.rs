@@ -33,8 +33,12 @@ impl Remote {
         clock: Arc<dyn Clock>,
         transport: Arc<dyn Transport>,
     ) -> Result<Self, BuildError> {
-        let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let Some(parsed) = parsed.filter(|url| url.username().is_empty() && url.fragment().is_none()) else {
+        let parsed = Url::parse(url)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let Some(parsed) =
+            parsed.filter(|url| url.username().is_empty() && url.fragment().is_none())
+        else {
             return Err(BuildError::Resolver { key: "url", why: "is not an http or https URL" });
         };
         if secret.expose().is_empty() {
@@ -112,7 +116,11 @@ fn read(body: &[u8], request: &ResolveRequest) -> Resolution {
         return Resolution::NotFound;
     };
     let Some((to, canonical)) = address(request.channel, wanted.expose()) else {
-        tracing::warn!(event_id = request.event_id, code = "bad_address", "the resolver's address is none for this channel");
+        tracing::warn!(
+            event_id = request.event_id,
+            code = "bad_address",
+            "the resolver's address is none for this channel"
+        );
         return Resolution::NotFound;
     };
     if link(url.expose()).is_none() {
@@ -145,10 +153,22 @@ mod tests {
         assert!(matches!(ask(Channel::Sms, both), Resolution::Found(_)));
         assert!(!format!("{:?}", ask(Channel::Sms, both)).contains("555"));
         let sms = |body: &str| ask(Channel::Sms, body);
-        assert_eq!(sms(r#"{"email":"a@b.example","link":"https://example.com/r"}"#), Resolution::NotFound);
-        assert_eq!(sms(r#"{"phone":"0202 555","link":"https://example.com/r"}"#), Resolution::NotFound);
+        assert_eq!(
+            sms(r#"{"email":"a@b.example","link":"https://example.com/r"}"#),
+            Resolution::NotFound
+        );
+        assert_eq!(
+            sms(r#"{"phone":"0202 555","link":"https://example.com/r"}"#),
+            Resolution::NotFound
+        );
         assert_eq!(sms(r#"{"phone":"+12025550123","link":"ftp://x"}"#), unavailable("bad_link"));
-        for bad in ["", "[]", "null", r#"{"phone":"+12025550123"}"#, r#"{"phone":12025550123,"link":"https://example.com/r"}"#] {
+        for bad in [
+            "",
+            "[]",
+            "null",
+            r#"{"phone":"+12025550123"}"#,
+            r#"{"phone":12025550123,"link":"https://example.com/r"}"#,
+        ] {
             assert_eq!(sms(bad), unavailable("bad_answer"), "{bad}");
         }
     }

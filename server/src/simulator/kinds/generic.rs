@@ -77,11 +77,16 @@ async fn send(
             (status, Json(json!({"message_id": message_id}))).into_response()
         }
         Reply::Broken => answer(StatusCode::INTERNAL_SERVER_ERROR, json!({"code": "internal"})),
-        Reply::Unavailable => answer(StatusCode::SERVICE_UNAVAILABLE, json!({"code": "unavailable"})),
-        Reply::RefusedPermanently => refused(StatusCode::UNPROCESSABLE_ENTITY, "bad_destination", true),
+        Reply::Unavailable => {
+            answer(StatusCode::SERVICE_UNAVAILABLE, json!({"code": "unavailable"}))
+        }
+        Reply::RefusedPermanently => {
+            refused(StatusCode::UNPROCESSABLE_ENTITY, "bad_destination", true)
+        }
         Reply::RefusedTransiently => refused(StatusCode::BAD_REQUEST, "busy", false),
         Reply::RateLimited { retry_after } => {
-            let mut response = answer(StatusCode::TOO_MANY_REQUESTS, json!({"code": "rate_limited"}));
+            let mut response =
+                answer(StatusCode::TOO_MANY_REQUESTS, json!({"code": "rate_limited"}));
             if let Ok(value) = HeaderValue::from_str(&retry_after) {
                 response.headers_mut().insert(RETRY_AFTER, value);
             }
@@ -95,7 +100,11 @@ struct Asked {
     attempt_id: String,
 }
 
-async fn find(State(mounted): State<Mounted>, Query(asked): Query<Asked>, headers: HeaderMap) -> Response {
+async fn find(
+    State(mounted): State<Mounted>,
+    Query(asked): Query<Asked>,
+    headers: HeaderMap,
+) -> Response {
     if !is_signed(&mounted.simulator, &headers, b"") {
         return refused(StatusCode::UNAUTHORIZED, "bad_signature", true);
     }
@@ -104,7 +113,10 @@ async fn find(State(mounted): State<Mounted>, Query(asked): Query<Asked>, header
         Known::Absent => answer(StatusCode::NOT_FOUND, json!({"code": "not_found"})),
         Known::Found { state, message_id } => {
             let id = asked.attempt_id;
-            answer(StatusCode::OK, json!({"attempt_id": id, "state": state, "message_id": message_id}))
+            answer(
+                StatusCode::OK,
+                json!({"attempt_id": id, "state": state, "message_id": message_id}),
+            )
         }
     }
 }
@@ -124,7 +136,11 @@ fn answer(status: StatusCode, body: Value) -> Response {
 }
 
 /// `POST` of `{"attempt_id","message_id","state","at"}`, signed.
-pub(super) fn callback(facts: &CallbackFacts<'_>, url: &str, key: &Secret) -> Option<Request<Bytes>> {
+pub(super) fn callback(
+    facts: &CallbackFacts<'_>,
+    url: &str,
+    key: &Secret,
+) -> Option<Request<Bytes>> {
     let body = json!({
         "attempt_id": facts.attempt,
         "message_id": facts.message_id,
