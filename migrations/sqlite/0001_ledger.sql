@@ -124,6 +124,7 @@ CREATE INDEX records_replays ON records (replay_at) WHERE replay_at IS NOT NULL;
 CREATE INDEX records_leases ON records (lease_until) WHERE state = 'dispatching';
 CREATE INDEX records_unknown ON records (expires_at) WHERE state = 'dispatch_unknown';
 CREATE INDEX records_polls ON records (poll_until) WHERE state = 'sent' AND settled_at IS NULL;
+CREATE INDEX records_frozen_out ON records (updated_at) WHERE reason = 'expired_while_frozen';
 CREATE INDEX records_newest ON records (created_at, id);
 CREATE INDEX records_by_state ON records (state, created_at, id);
 CREATE INDEX records_by_seller ON records (seller_id, created_at, id) WHERE seller_id IS NOT NULL;
@@ -186,6 +187,8 @@ CREATE TABLE facts (
     UNIQUE (id, seq)
 );
 CREATE UNIQUE INDEX facts_series ON facts (seq) WHERE id IS NULL;
+-- The duplicate guardrail is counted at every scrape; it should find nothing, quickly.
+CREATE INDEX facts_duplicates ON facts (kind) WHERE kind = 'duplicate_evidence';
 
 -- One row an attempt, written by the marker of its first call.
 CREATE TABLE attempts (

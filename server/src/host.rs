@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use app::model::{ClientView, Detail, FactKind, Freeze, Role, UserView};
+use app::model::{ClientView, Detail, FactKind, Freeze, Role, UserView, WorkerView};
 use async_trait::async_trait;
 use tokio::net::TcpListener;
 use zeroize::Zeroizing;
@@ -300,6 +300,10 @@ impl Admin for Ledger {
 
     async fn freezes(&self) -> Result<Vec<Freeze>, AdminError> {
         self.store.freezes().await.map_err(failed)
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerView>, AdminError> {
+        self.store.workers().await.map_err(failed)
     }
 
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError> {

@@ -1,6 +1,6 @@
 //! The port through which commands reach the ledger.
 
-use app::model::{ClientView, Fact, Freeze, Record, Role, UserView};
+use app::model::{ClientView, Fact, Freeze, Record, Role, UserView, WorkerView};
 use async_trait::async_trait;
 
 use crate::providers::Secret;
@@ -86,6 +86,9 @@ pub trait Admin: Send + Sync {
 
     /// The freezes in force, oldest first.
     async fn freezes(&self) -> Result<Vec<Freeze>, AdminError>;
+
+    /// The processes that have signed life in the last day, oldest first.
+    async fn workers(&self) -> Result<Vec<WorkerView>, AdminError>;
 
     /// The notification of this id, else of this event id.
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError>;

@@ -20,6 +20,7 @@ pub mod simulator;
 #[cfg(test)]
 mod testing;
 pub mod user;
+pub mod workers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,6 +80,8 @@ pub enum Command {
     Unfreeze(freeze::UnfreezeArgs),
     /// Show what is frozen.
     Freezes(freeze::FreezesArgs),
+    /// Show the processes, their versions and their lease semantics.
+    Workers(workers::Args),
     /// Run the provider simulator as a server.
     Simulator(simulator::Args),
     /// Providers and what they can do.
@@ -194,6 +197,7 @@ async fn with_ledger(
         Command::Freeze(args) => freeze::freeze(args, config, admin, out).await,
         Command::Unfreeze(args) => freeze::unfreeze(args, config, admin, out).await,
         Command::Freezes(args) => freeze::freezes(args, admin, out).await,
+        Command::Workers(args) => workers::run(args, admin, out).await,
         _ => Err(CliError::failed("this command does not use the ledger", "report this")),
     }
 }
@@ -272,6 +276,7 @@ mod tests {
             "freeze --scope channel:sms --reason INC-1 --review-in 30m",
             "unfreeze --scope all",
             "freezes",
+            "workers --json",
             "simulator --listen 127.0.0.1:4010 --smtp 127.0.0.1:4025",
             "provider list",
             "healthcheck --url http://127.0.0.1:3000/readyz",

@@ -218,6 +218,10 @@ impl Admin for Memory {
         Ok(self.tables().freezes.clone())
     }
 
+    async fn workers(&self) -> Result<Vec<app::model::WorkerView>, AdminError> {
+        Ok(Vec::new())
+    }
+
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError> {
         let record = unknown();
         let is_it = [&record.id, &record.event_id].iter().any(|id| *id == id_or_event_id);

@@ -18,11 +18,15 @@ use serde_json::{Value, json};
 use super::api::answer;
 use super::metrics;
 use super::problem::Problem;
-use crate::clock::Clock;
+use crate::clock::{Clock, FollowingClock};
 use crate::store::{Error, Gauges, Store};
 
 /// A loop that has not gone round for so long hangs.
 const TICK_MAX: i64 = 30_000_000;
+
+/// How far our clock may be from the database's, in microseconds: well below the smallest margin that makes
+/// sense.
+const CLOCK_UNCERTAINTY_MAX: i64 = 250_000;
 
 /// How long a probe waits for the database.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -75,6 +79,7 @@ pub struct HealthState {
     clock: Arc<dyn Clock>,
     health: Arc<Health>,
     metrics: Option<PrometheusHandle>,
+    following: Option<FollowingClock>,
     // Held for a moment and never across an await: a plain lock.
     figures: Arc<Mutex<Option<(Stamp, Gauges)>>>,
 }
@@ -88,7 +93,7 @@ impl HealthState {
         health: Arc<Health>,
         metrics: Option<PrometheusHandle>,
     ) -> Self {
-        Self { store, clock, health, metrics, figures: Arc::default() }
+        Self { store, clock, health, metrics, following: None, figures: Arc::default() }
     }
 
     async fn within<T>(
@@ -126,7 +131,31 @@ impl HealthState {
             };
             checks.push((format!("loop:{name}"), holds, what));
         }
+        if let Some(clock) = &self.following {
+            let (holds, what) = match clock.uncertainty() {
+                None => (false, "unknown"),
+                Some(off) if off > CLOCK_UNCERTAINTY_MAX => (false, "uncertain"),
+                Some(_) => (true, "ok"),
+            };
+            checks.push(("clock".to_owned(), holds, what));
+            if database.is_ok() {
+                // Named, not refused: serving goes on, and a failover would need `restore-complete`.
+                let what = match self.within(self.store.has_unsafe_standby()).await {
+                    Ok(true) => "asynchronous_standby_is_unsafe",
+                    Ok(false) => "ok",
+                    Err(word) => word,
+                };
+                checks.push(("standby".to_owned(), true, what));
+            }
+        }
         checks
+    }
+
+    /// Also asks whether our clock still follows the database's.
+    #[must_use]
+    pub fn following(mut self, clock: FollowingClock) -> Self {
+        self.following = Some(clock);
+        self
     }
 
     fn is_draining(&self) -> bool {

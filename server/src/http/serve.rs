@@ -46,10 +46,12 @@ pub fn router(node: &Node, metrics: PrometheusHandle, with_health: bool) -> Rout
 
 /// `/healthz`, `/readyz` and `/metrics` alone.
 pub fn health_only(node: &Node, metrics: PrometheusHandle) -> Router {
-    health_router(HealthState::new(
+    let state = HealthState::new(
         Arc::clone(&node.store),
         Arc::clone(&node.env.clock),
         Arc::clone(&node.health),
         Some(metrics),
-    ))
+    );
+    let is_followed = node.store.describe().0 == "postgres";
+    health_router(if is_followed { state.following(node.clock.clone()) } else { state })
 }

@@ -228,6 +228,8 @@ pub struct Setting {
     pub poll_for: &'static str,
     pub grace: &'static str,
     pub roles: Option<&'static str>,
+    /// A PostgreSQL database of its own instead of the embedded one.
+    pub database: Option<String>,
 }
 
 impl Setting {
@@ -241,6 +243,7 @@ impl Setting {
             poll_for: "3s",
             grace: "5s",
             roles: None,
+            database: None,
         }
     }
 }
@@ -302,7 +305,16 @@ webhook_secret = "{CALLBACK_SECRET}"
             provider = setting.provider,
         );
         std::fs::write(folder.0.join("sendonce.toml"), config).expect("writes the configuration");
-        let process = spawn(&folder.0, setting.roles);
+        let env = environment(&setting);
+        if setting.database.is_some() {
+            let done = Command::new(BINARY)
+                .args(["migrate", "--config", "sendonce.toml"])
+                .current_dir(&folder.0)
+                .envs(env.clone())
+                .status();
+            assert!(done.expect("migrates").success());
+        }
+        let process = spawn(&folder.0, setting.roles, &env);
         let mut this = Self { port, key: String::new(), process, folder, setting };
         this.ready();
         this.key = this.client(&["admit", "status", "cancel", "freeze"]);
@@ -312,8 +324,20 @@ webhook_secret = "{CALLBACK_SECRET}"
     /// Starts the binary again on the same data, with all roles.
     pub fn start_again(&mut self) {
         self.setting.roles = None;
-        self.process = spawn(&self.folder.0, None);
+        self.process = spawn(&self.folder.0, None, &environment(&self.setting));
         self.ready();
+    }
+
+    /// Another process on the same database and keys; ready when it is given.
+    pub fn join(&self, roles: &str) -> (u16, Process) {
+        let port = free_port();
+        let mut env = environment(&self.setting);
+        env.push(("SENDONCE_SERVER__LISTEN".to_owned(), format!("127.0.0.1:{port}")));
+        let process = spawn(&self.folder.0, Some(roles), &env);
+        wait_for("the other process", || {
+            (request(port, "GET", "/readyz", &[], b"").status == 200).then_some(())
+        });
+        (port, process)
     }
 
     fn ready(&mut self) {
@@ -323,6 +347,19 @@ webhook_secret = "{CALLBACK_SECRET}"
             }
             (request(self.port, "GET", "/readyz", &[], b"").status == 200).then_some(())
         });
+    }
+
+    /// Starts a process with this environment that must refuse to serve (exit code 2); gives what it said.
+    pub fn refused(&self, env: &[(&str, &str)]) -> String {
+        let done = Command::new(BINARY)
+            .args(["serve", "--config", "sendonce.toml"])
+            .current_dir(&self.folder.0)
+            .envs(environment(&self.setting))
+            .envs(env.iter().copied())
+            .output()
+            .expect("runs");
+        assert_eq!(done.status.code(), Some(2));
+        String::from_utf8_lossy(&done.stderr).into_owned()
     }
 
     pub fn log(&self) -> String {
@@ -335,6 +372,7 @@ webhook_secret = "{CALLBACK_SECRET}"
             .args(args)
             .args(["--config", "sendonce.toml"])
             .current_dir(&self.folder.0)
+            .envs(environment(&self.setting))
             .output()
             .expect("the command runs");
         let error = String::from_utf8_lossy(&done.stderr);
@@ -426,7 +464,11 @@ webhook_secret = "{CALLBACK_SECRET}"
     }
 }
 
-fn spawn(folder: &Path, roles: Option<&str>) -> Process {
+fn environment(setting: &Setting) -> Vec<(String, String)> {
+    setting.database.iter().map(|url| ("DATABASE_URL".to_owned(), url.clone())).collect()
+}
+
+fn spawn(folder: &Path, roles: Option<&str>, env: &[(String, String)]) -> Process {
     let log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
@@ -434,6 +476,7 @@ fn spawn(folder: &Path, roles: Option<&str>) -> Process {
         .expect("a log");
     let mut command = Command::new(BINARY);
     command.args(["serve", "--config", "sendonce.toml"]).current_dir(folder);
+    command.envs(env.iter().cloned());
     if let Some(roles) = roles {
         command.args(["--roles", roles]);
     }

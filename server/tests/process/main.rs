@@ -1,6 +1,7 @@
 //! The first promises, shown by the real binary against a provider on a real socket.
 
 mod kit;
+mod shared;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,0 +1,180 @@
+//! Several processes on one PostgreSQL: nothing of the promise weakens there.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::json;
+use sqlx::{Connection as _, Row as _};
+
+use crate::kit::{App, Setting, Simulator, event, wait_for};
+
+/// An empty database of its own, where `TEST_PG_URL` names a server; `make test` always does.
+fn database() -> Option<String> {
+    let server = std::env::var("TEST_PG_URL").ok()?;
+    let base = server.rsplit_once('/').expect("a URL with a database").0.to_owned();
+    let name =
+        format!("p_{}", server::keys::sha256(event(1).to_string().as_bytes())[..16].to_owned());
+    run(&server, format!("CREATE DATABASE {name}"));
+    Some(format!("{base}/{name}"))
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+fn run(url: &str, sql: String) {
+    block_on(async {
+        let mut connection = sqlx::PgConnection::connect(url).await.expect("connects");
+        sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.expect("runs");
+    });
+}
+
+/// The first column of the first row.
+fn number(url: &str, sql: &'static str) -> i64 {
+    block_on(async {
+        let mut connection = sqlx::PgConnection::connect(url).await.expect("connects");
+        sqlx::query(sql).fetch_one(&mut connection).await.expect("answers").get(0)
+    })
+}
+
+/// What must never be there, whatever happened: by SQL over the whole database.
+fn invariants_hold(url: &str) {
+    for (what, sql) in [
+        (
+            "a call without the fact that authorises it",
+            "SELECT COUNT(*) FROM calls c WHERE NOT EXISTS (SELECT 1 FROM facts f
+               WHERE f.id = c.id AND f.seq = c.authorised_by AND (
+                 (c.is_replay = 0 AND c.attempt = 1 AND f.reason = 'admitted')
+                 OR (c.is_replay = 0 AND f.attempt = c.attempt - 1 AND f.reason IN ('not_sent',
+                     'rate_limited', 'transient_refusal', 'provider_stopped', 'reconciled_absent'))
+                 OR (c.is_replay = 1 AND f.attempt = c.attempt AND f.reason = 'idempotent_replay')))",
+        ),
+        (
+            "more calls than 1 + proofs + replays",
+            "SELECT COUNT(*) FROM records r WHERE r.calls > 1 + r.replays + (SELECT COUNT(*) FROM facts f
+               WHERE f.id = r.id AND f.reason IN ('not_sent', 'rate_limited', 'transient_refusal',
+                 'provider_stopped', 'reconciled_absent'))",
+        ),
+        (
+            "a call at or past the margin",
+            "SELECT COUNT(*) FROM calls c JOIN records r ON r.id = c.id
+             WHERE c.started_at >= r.expires_at - 1000000",
+        ),
+        (
+            "a gap in a record's facts",
+            "SELECT COUNT(*) FROM records r
+             WHERE r.seq <> (SELECT COUNT(*) FROM facts f WHERE f.id = r.id)",
+        ),
+        (
+            "an outbox row without an accepted record, or the other way round",
+            "SELECT (SELECT COUNT(*) FROM outbox) - (SELECT COUNT(*) FROM records WHERE state = 'accepted')
+               + (SELECT COUNT(*) FROM outbox o JOIN records r ON r.id = o.record_id
+                  WHERE r.state <> 'accepted')",
+        ),
+        (
+            "a duplicate that the provider told us of",
+            "SELECT COUNT(*) FROM facts WHERE kind = 'duplicate_evidence'",
+        ),
+    ] {
+        assert_eq!(number(url, sql), 0, "{what}");
+    }
+}
+
+#[test]
+fn after_a_freeze_no_process_starts_a_call() {
+    let Some(url) = database() else { return };
+    let simulator = Simulator::start();
+    simulator.script(&[json!({"slow": {"ms": 20}})]);
+    let setting = Setting { database: Some(url.clone()), ..Setting::at(simulator.port) };
+    let app = App::start(setting);
+    let _others = [app.join("dispatch,reconcile"), app.join("dispatch,reconcile")];
+    for round in 0..50 {
+        for _ in 0..12 {
+            app.admit(600);
+        }
+        sleep(Duration::from_millis(round % 7));
+        let frozen = app.freeze("all");
+        let since = app_model_stamp(frozen["since"].as_str().unwrap_or_default());
+        let late = "SELECT COALESCE(MAX(started_at), 0) FROM calls";
+        assert!(number(&url, late) <= since, "round {round}: a marker later than the freeze");
+        let calls = simulator.calls();
+        if frozen["in_flight"] == 0 {
+            sleep(Duration::from_millis(60));
+            assert_eq!(simulator.calls(), calls, "round {round}: nothing was in flight");
+        }
+        assert!(number(&url, late) <= since, "round {round}: a marker later than the freeze");
+        app.unfreeze("all");
+    }
+    invariants_hold(&url);
+}
+
+fn app_model_stamp(text: &str) -> i64 {
+    app::model::Stamp::parse(text).expect("an instant").micros()
+}
+
+#[test]
+fn three_processes_that_die_at_random_send_each_event_once() {
+    let Some(url) = database() else { return };
+    let simulator = Simulator::start();
+    // One call in five is accepted and never answered.
+    let mut behaviours = Vec::new();
+    for n in 0..400 {
+        behaviours.push(json!(if n % 5 == 4 { "accept_then_hang" } else { "accept" }));
+    }
+    simulator.script(&behaviours);
+    let setting = Setting {
+        database: Some(url.clone()),
+        roles: Some("api,ui"),
+        ..Setting::at(simulator.port)
+    };
+    let app = App::start(setting);
+    let mut workers: Vec<_> = (0..3).map(|_| app.join("dispatch,reconcile")).collect();
+    let mut ids = Vec::new();
+    for second in 0..15 {
+        for _ in 0..20 {
+            ids.push(app.admit(600)["id"].as_str().unwrap_or_default().to_owned());
+        }
+        // Whose turn it is does not matter; that it is in the middle of its work does.
+        let (_, process) = &mut workers[second % 3];
+        process.kill();
+        workers[second % 3] = app.join("dispatch,reconcile");
+    }
+    wait_for("every event to be sent", || {
+        let open = "SELECT COUNT(*) FROM records WHERE state NOT IN ('sent', 'delivered')";
+        (number(&url, open) == 0).then_some(())
+    });
+    assert_eq!(number(&url, "SELECT COUNT(*) FROM records"), 300);
+    assert_eq!(simulator.messages(), ids.len(), "one message an event");
+    invariants_hold(&url);
+}
+
+#[test]
+fn the_first_promises_hold_on_postgresql_too() {
+    let Some(url) = database() else { return };
+    let simulator = Simulator::start();
+    simulator.script(&[json!("hang_before_accept"), json!("accept")]);
+    let setting = Setting { database: Some(url.clone()), ..Setting::at(simulator.port) };
+    let mut app = App::start(setting);
+    let id = app.admit(600)["id"].as_str().unwrap_or_default().to_owned();
+    wait_for("the call", || (simulator.calls() == 1).then_some(()));
+    app.process.kill();
+    app.start_again();
+    let record = app.until(&id, &["sent", "delivered"]);
+    assert_eq!((record["calls"].as_u64(), simulator.messages()), (Some(2), 1));
+    let workers = app.cli(&["workers"]);
+    assert!(workers.contains("api,dispatch,reconcile,ui"), "{workers}");
+    invariants_hold(&url);
+}
+
+#[test]
+fn another_configuration_is_refused_while_one_is_in_force() {
+    let Some(url) = database() else { return };
+    let simulator = Simulator::start();
+    let setting = Setting { database: Some(url), ..Setting::at(simulator.port) };
+    let app = App::start(setting);
+    let error = app.refused(&[("SENDONCE_DISPATCH__MARGIN", "2s")]);
+    assert!(error.contains("dispatch.margin") && error.contains("--activate-config"), "{error}");
+    let error = app.refused(&[("SENDONCE_SERVER__DATA_DIR", "elsewhere")]);
+    assert!(error.contains("sendonce.keys"), "{error}");
+}
