@@ -56,6 +56,9 @@ fn opening(error: &anyhow::Error) -> CliError {
                 &message,
                 "copy the file sendonce.keys from the data folder of the process that made this database",
             ),
+            Error::Served { .. } => {
+                CliError::usage(&message, "end it first, or use PostgreSQL to run several")
+            }
             Error::Unavailable { .. } => CliError::failed(
                 &message,
                 "check DATABASE_URL, that the server runs, and that the disk is not full",

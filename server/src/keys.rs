@@ -207,14 +207,19 @@ impl Keys {
         hex(&self.fingerprint.mac_bytes(canonical_destination.as_bytes()))
     }
 
-    /// Whether a run of digits in this text is the number with this fingerprint: providers sometimes name a
-    /// message after its recipient.
+    /// Whether the digits of this text, separators left out, hold the number with this fingerprint, or an
+    /// address stands in it in URL form: providers sometimes name a message after its recipient.
     #[must_use]
     pub fn names_destination(&self, text: &str, fingerprint: &str) -> bool {
-        text.split(|c: char| !c.is_ascii_digit())
-            .filter(|digits| (7..=15).contains(&digits.len()))
-            .any(|digits| {
-                equal(self.fingerprint(&format!("+{digits}")).as_bytes(), fingerprint.as_bytes())
+        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+        let is_the_number = |part: &str| {
+            equal(self.fingerprint(&format!("+{part}")).as_bytes(), fingerprint.as_bytes())
+        };
+        text.to_ascii_lowercase().contains("%40")
+            || (7..=15_usize).any(|length| {
+                (0..=digits.len().saturating_sub(length))
+                    .filter_map(|from| digits.get(from..from + length))
+                    .any(is_the_number)
             })
     }
 

@@ -153,8 +153,8 @@ impl Node {
         force: bool,
     ) -> anyhow::Result<Self> {
         make_private(&config.server.data_dir).context("cannot make server.data_dir")?;
-        let is_shared = config.database_url.expose().starts_with("postgres");
-        let lock = if is_shared { None } else { Some(lock(config.database_url.expose())?) };
+        let is_shared = store::is_shared(config.database_url.expose());
+        let lock = store::lock(config.database_url.expose())?;
         let clock = FollowingClock::new(Arc::clone(&own.clock));
         let seams = &Seams { clock: Arc::new(clock.clone()), ..own.clone() };
         let registry = providers::build(
@@ -406,37 +406,6 @@ async fn follow(clock: &FollowingClock, store: &dyn Store) -> Result<(), Error> 
         clock.measure(asked, clock.boot(), theirs);
     }
     Ok(())
-}
-
-/// One process serves an embedded database: two would be safe in it, but neither would hear the other.
-fn lock(url: &str) -> anyhow::Result<std::fs::File> {
-    let name = url.trim_start_matches("sqlite:").trim_start_matches("//");
-    let database = Path::new(name.split('?').next().unwrap_or(name));
-    if let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        make_private(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
-    // By its real folder, so that two spellings of one path are one lock.
-    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = std::fs::canonicalize(folder.unwrap_or(Path::new(".")))?;
-    let mut name = database.file_name().unwrap_or_default().to_owned();
-    name.push(".lock");
-    let path = folder.join(name);
-    let file = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .with_context(|| format!("cannot open {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => anyhow::bail!(
-            "another process serves the database beside {}; end it first, or use PostgreSQL to run several",
-            path.display()
-        ),
-        Err(std::fs::TryLockError::Error(error)) => {
-            Err(error).with_context(|| format!("cannot lock {}", path.display()))
-        }
-    }
 }
 
 /// The loops of these parts, by the names under which they tick.

@@ -788,7 +788,8 @@ async fn a_freeze_waits_for_the_marker_that_is_under_way(b: Bench) {
         } else {
             let mut connection = sqlx::PgConnection::connect(&url).await.expect("opens");
             let mut tx = connection.begin().await.expect("begins");
-            sqlx::query("SELECT one FROM gate FOR SHARE").fetch_one(&mut *tx).await.expect("reads");
+            let gate = "SELECT CAST(pg_advisory_xact_lock_shared(7465736) AS TEXT)";
+            sqlx::query(gate).fetch_one(&mut *tx).await.expect("reads");
             ready.send(()).expect("is awaited");
             let _ = held.await;
             tx.commit().await.expect("commits");
@@ -807,6 +808,35 @@ async fn a_freeze_waits_for_the_marker_that_is_under_way(b: Bench) {
     marker.await.expect("ends");
     freezing.await.expect("ends").expect("freezes");
     assert!(b.claims(5).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_marker_that_comes_later_does_not_overtake_a_waiting_freeze() {
+    use sqlx::Connection as _;
+    let Some(b) = Bench::postgres().await else { return };
+    b.admitted().await;
+    let claim = b.claim().await;
+    let mut connection = sqlx::PgConnection::connect(&b.url).await.expect("opens");
+    let mut tx = connection.begin().await.expect("begins");
+    let gate = "SELECT CAST(pg_advisory_xact_lock_shared(7465736) AS TEXT)";
+    sqlx::query(gate).fetch_one(&mut *tx).await.expect("shares the gate");
+    let store = Arc::clone(&b.store);
+    let freezing =
+        tokio::spawn(async move { store.freeze("all", "client:c", "check", None).await });
+    let waits = "SELECT COUNT(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                 WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = current_database()";
+    while b.count(waits).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let store = Arc::clone(&b.store);
+    let marker = tokio::spawn(async move { store.start(&[start(&claim)]).await });
+    while b.count(waits).await < 2 {
+        tokio::task::yield_now().await;
+    }
+    tx.commit().await.expect("lets go");
+    freezing.await.expect("ends").expect("freezes");
+    let started = marker.await.expect("ends").expect("answers");
+    assert_eq!(started, [Started::Stopped(State::Accepted)]);
 }
 
 async fn dead_replays_do_not_stand_before_live_ones(b: Bench) {
@@ -857,12 +887,21 @@ async fn a_number_under_another_name_is_not_kept(b: Bench) {
         receipt: Receipt {
             attempt_id: claim.attempt_id.clone(),
             seen: Seen::Accepted,
-            message_id: Some("sms-12025550123".into()),
+            message_id: None,
             at: None,
         },
     };
-    assert_eq!(b.store.weigh(&[evidence]).await.expect("weighs"), [Weighed::Kept]);
-    let found = "SELECT COUNT(*) FROM facts WHERE provider_message_id LIKE '%12025550123%'";
+    for (n, id) in
+        ["sms-12025550123", "0012025550123", "1-202-555-0123", "9_12025550123_4", "a%40b"]
+            .iter()
+            .enumerate()
+    {
+        let mut evidence = evidence.clone();
+        evidence.receipt.message_id = Some((*id).to_owned());
+        evidence.receipt.at = Some(Stamp::from_micros(n as i64));
+        assert_eq!(b.store.weigh(&[evidence]).await.expect("weighs"), [Weighed::Kept]);
+    }
+    let found = "SELECT COUNT(*) FROM facts WHERE provider_message_id IS NOT NULL";
     assert_eq!(b.count(found).await, 0);
 }
 

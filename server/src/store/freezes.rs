@@ -3,11 +3,14 @@
 use app::model::{Capped, Detail, FactKind, Freeze, FreezePage, FreezeView, ScopeView, Stamp};
 use async_trait::async_trait;
 
-use super::engine::{Batch, Engine, Sql, Value, locking, same};
+use super::engine::{Batch, Engine, Sql, Value, same};
 use super::{Error, Freezes, Frozen, SqlStore};
 
 /// Freezing takes the gate alone: it waits for the markers under way and holds back the next ones.
-pub(super) const GATE_ALONE: Sql = locking!("SELECT one FROM gate WHERE one = 1", "FOR UPDATE");
+pub(super) const GATE_ALONE: Sql = Sql {
+    sqlite: "SELECT one FROM gate WHERE one = 1",
+    postgres: "SELECT CAST(pg_advisory_xact_lock(7465736) AS TEXT)",
+};
 
 /// Counts stop here: "10,000+".
 pub(super) const COUNT_MAX: i64 = 10_000;

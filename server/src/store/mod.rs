@@ -65,6 +65,9 @@ pub enum Error {
     /// Another version of this program wrote the record; it is left to those who understand it.
     #[error("the record has lease semantics {semantics}, which this process does not understand")]
     NotUnderstood { semantics: u32 },
+    /// An embedded database has one server.
+    #[error("another process serves {name}")]
+    Served { name: String },
     /// The keys outside the database are not those which it was made with.
     #[error("the key `{name}` is not the one that this database was made with")]
     OtherKeys { name: String },
@@ -571,12 +574,26 @@ pub struct SqlStore<E: engine::Engine> {
     env: Env,
 }
 
+/// The lock of the one process that may serve an embedded database; none for a shared one.
+///
+/// # Errors
+/// [`Error::Served`] when another process has it.
+pub fn lock(url: &str) -> Result<Option<std::fs::File>, Error> {
+    if is_shared(url) { Ok(None) } else { sqlite::lock(url).map(Some) }
+}
+
+/// Several processes may serve this database.
+#[must_use]
+pub fn is_shared(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
 /// Opens the database that the URL names, without migrating it.
 ///
 /// # Errors
 /// When it cannot be opened, or the URL is of no known engine.
 pub async fn open(url: &str, env: Env) -> Result<Arc<dyn Store>, Error> {
-    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+    if is_shared(url) {
         let engine = postgres::PostgresEngine::open(url).await?;
         Ok(Arc::new(SqlStore { engine, env }))
     } else {

@@ -21,8 +21,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The channel of NOTIFY. What it carries is a hint; what is to be done stands in the tables.
 const CHANNEL: &str = "sendonce";
 
-/// A server that does not answer is noticed after this, also in the middle of a transaction.
-const STATEMENT_MAX: &str = "10s";
+/// A transaction's owner that was stopped, or lost its power, must not hold the gate: a freeze waits for it.
+const SILENT_MAX: &str = "3s";
+
+/// What each session is told. The server also looks whether we are still there.
+const SESSION: [(&str, &str); 6] = [
+    ("statement_timeout", "10s"),
+    ("idle_in_transaction_session_timeout", SILENT_MAX),
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "2"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "10000"),
+];
 
 /// One PostgreSQL database.
 #[derive(Debug)]
@@ -53,7 +63,7 @@ impl PostgresEngine {
         let mut options = PgConnectOptions::from_str(url).map_err(store_error)?;
         if is_named {
             // A pooler refuses start-up options; there the server's own settings hold.
-            options = options.options([("statement_timeout", STATEMENT_MAX)]);
+            options = options.options(SESSION);
         }
         let name = format!(
             "{} on {}:{}",
@@ -95,7 +105,14 @@ impl Engine for PostgresEngine {
     }
 
     async fn begin(&self) -> Result<Self::Tx, Error> {
-        Ok(Tx { inner: self.pool.begin().await.map_err(store_error)?, is_named: self.is_named })
+        let inner = self.pool.begin().await.map_err(store_error)?;
+        let mut tx = Tx { inner, is_named: self.is_named };
+        if !self.is_named {
+            // Behind a pooler the session is shared, so each transaction says it for itself.
+            let sql = "SELECT set_config('idle_in_transaction_session_timeout', $1, TRUE)";
+            Self::query(&mut tx, sql, vec![SILENT_MAX.into()]).await?;
+        }
+        Ok(tx)
     }
 
     async fn begin_read(&self) -> Result<Self::Tx, Error> {

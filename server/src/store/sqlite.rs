@@ -96,6 +96,29 @@ async fn is_clean(connection: &mut sqlx::SqliteConnection) -> bool {
     }
 }
 
+/// Takes the lock of the one process that serves the file of this URL. It is on the file itself, whatever
+/// name it was opened by, and of a kind that SQLite does not use. Keep it open as long as the store is.
+///
+/// # Errors
+/// [`Error::Served`] when another process has it.
+pub(super) fn lock(url: &str) -> Result<std::fs::File, Error> {
+    let unavailable = |error: std::io::Error| Error::Unavailable { source: Box::new(error) };
+    let options = SqliteConnectOptions::from_str(url).map_err(store_error)?;
+    let path = options.get_filename();
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(unavailable)?;
+    }
+    make_private(path).map_err(unavailable)?;
+    let file = std::fs::OpenOptions::new().read(true).open(path).map_err(unavailable)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err(Error::Served { name: path.display().to_string() })
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(unavailable(error)),
+    }
+}
+
 /// Makes the file for its owner alone; its log beside it takes the same rights.
 fn make_private(file: &std::path::Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();

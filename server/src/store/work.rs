@@ -39,8 +39,13 @@ const CLAIM_REPLAYS: Sql = locking!(
     "FOR UPDATE OF r SKIP LOCKED"
 );
 
-/// The gate: markers share it, a freeze takes it alone. SQLite's writer is the gate already.
-const GATE_SHARED: Sql = locking!("SELECT one FROM gate WHERE one = 1", "FOR SHARE");
+/// The gate: markers share it, a freeze takes it alone. SQLite's writer is the gate already. On PostgreSQL
+/// it is an advisory lock of the transaction: it queues fairly, so that markers that come later wait behind
+/// a freeze (sharers of a row lock overtake it, and under load the freeze would never get its turn).
+const GATE_SHARED: Sql = Sql {
+    sqlite: "SELECT one FROM gate WHERE one = 1",
+    postgres: "SELECT CAST(pg_advisory_xact_lock_shared(7465736) AS TEXT)",
+};
 
 const CLAIM_READS: Sql = locking!(
     "SELECT r.id, r.event_id, r.state, r.attempt, r.calls, r.channel, r.provider, r.message_id,
