@@ -344,11 +344,11 @@ impl Node {
         let (store, clock, stop) =
             (Arc::clone(&self.store), Arc::clone(&self.env.clock), self.stop.clone());
         let (worker, digest) = (self.worker.clone(), self.config.digest());
-        let held = Arc::clone(&self.is_held);
+        let (held, health) = (Arc::clone(&self.is_held), Arc::clone(&self.health));
         self.supervisor.keep("heartbeat", move || {
             let (store, clock, stop) = (Arc::clone(&store), Arc::clone(&clock), stop.clone());
             let (mut worker, digest, ticker) = (worker.clone(), digest.clone(), ticker.clone());
-            let held = Arc::clone(&held);
+            let (held, health) = (Arc::clone(&held), Arc::clone(&health));
             async move {
                 let mut swept_at = clock.boot();
                 while !stop.is_cancelled() {
@@ -357,6 +357,7 @@ impl Node {
                         Ok(active) => {
                             ticker.tick("heartbeat");
                             let holds = active.is_some_and(|active| active != digest);
+                            health.hold(holds);
                             if holds != held.swap(holds, Ordering::Relaxed) {
                                 tracing::warn!(
                                     is_held = holds,

@@ -39,6 +39,7 @@ const FIGURES_MAX_AGE: i64 = 1_000_000;
 pub struct Health {
     loops: Vec<(&'static str, AtomicI64)>,
     is_draining: AtomicBool,
+    is_held: AtomicBool,
 }
 
 impl Health {
@@ -48,6 +49,7 @@ impl Health {
         Self {
             loops: loops.iter().map(|name| (*name, AtomicI64::new(0))).collect(),
             is_draining: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
         }
     }
 
@@ -61,6 +63,11 @@ impl Health {
     /// The process stops: no new requests, please.
     pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Another configuration is in force, so this process claims nothing.
+    pub fn hold(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::Relaxed);
     }
 
     /// Each loop and its last tick.
@@ -123,6 +130,9 @@ impl HealthState {
             ("database".to_owned(), database.is_ok(), database.err().unwrap_or("ok")),
             ("schema".to_owned(), schema.is_ok(), schema.err().unwrap_or("ok")),
         ];
+        let is_held = self.health.is_held.load(Ordering::Relaxed);
+        let word = if is_held { "another_is_in_force" } else { "ok" };
+        checks.push(("configuration".to_owned(), !is_held, word));
         for (name, at) in self.health.ticks() {
             let (holds, what) = match at {
                 None => (false, "not_started"),
