@@ -161,6 +161,7 @@ impl AdmissionService {
     }
 
     /// Admits one event as it came in. When this answers [`AdmissionAnswer::Admitted`], it is durable.
+    #[tracing::instrument(name = "admission.admit", level = "debug", skip_all)]
     pub async fn admit(&self, bytes: &[u8], client_id: &str) -> AdmissionAnswer {
         let answer = match self.judge(bytes, client_id) {
             Ok(admission) => self.commit(admission).await,

@@ -12,6 +12,7 @@ use app::model::{Channel, Stamp, State};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::batch::{BatchError, Batcher};
 use crate::clock::{duration, micros};
@@ -128,7 +129,8 @@ impl Dispatcher {
             while let Ok(seat) = Arc::clone(&room).try_acquire_owned() {
                 seats.push(seat);
             }
-            match p.store.claim(&p.owner, channel, seats.len()).await {
+            let span = tracing::debug_span!("dispatch.claim", channel = %channel);
+            match p.store.claim(&p.owner, channel, seats.len()).instrument(span).await {
                 Ok(claims) => {
                     failures = 0;
                     p.ticker.tick(name);
@@ -198,7 +200,7 @@ impl Dispatcher {
     }
 
     /// One claim, from the resolver to the verdict.
-    #[tracing::instrument(name = "dispatch.carry", skip_all, fields(
+    #[tracing::instrument(name = "dispatch.send", skip_all, fields(
         notification.id = %claim.id, attempt.number = claim.attempt, attempt.fence = claim.fence,
         provider = %claim.provider))]
     async fn carry(&self, claim: Claim, _seat: Option<OwnedSemaphorePermit>) {

@@ -9,6 +9,7 @@ use app::model::{Channel, State};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::batch::{BatchError, Batcher};
 use crate::clock::duration;
@@ -121,7 +122,8 @@ impl Reconciler {
         let p = &self.parts;
         let mut failures = 0;
         while !self.stop.is_cancelled() {
-            match p.store.sweep(SWEEP_MAX).await {
+            match p.store.sweep(SWEEP_MAX).instrument(tracing::debug_span!("reconcile.reap")).await
+            {
                 Ok(swept) => {
                     failures = 0;
                     p.ticker.tick("sweep");
