@@ -33,10 +33,19 @@ pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     panic!("waited in vain for {what}");
 }
 
-/// A port that was free a moment ago.
+/// A port that is free: below the range from which the system takes the local ports of connections, so that
+/// none of the many connections of a test run can take it before its server does.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("an address").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = 12_000 + std::process::id() % 100 * 170;
+    for _ in 0..10_000 {
+        let n = NEXT.fetch_add(1, Ordering::SeqCst);
+        let port = u16::try_from(12_000 + (first + n - 12_000) % 18_000).expect("below 30 000");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free");
 }
 
 /// An answer: status, headers in lower case, body.
