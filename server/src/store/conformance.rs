@@ -921,6 +921,38 @@ async fn a_rollback_by_sqlite_itself_does_not_stop_the_writer() {
     assert_eq!(b.count("SELECT COUNT(*) FROM records").await, 1);
 }
 
+#[tokio::test]
+async fn a_silent_transaction_loses_the_gate_with_and_without_named_statements() {
+    use super::engine::Engine as _;
+    let Some(b) = Bench::postgres().await else { return };
+    for url in [b.url.clone(), format!("{}?statement-cache-capacity=0", b.url)] {
+        let engine = super::postgres::PostgresEngine::open(&url).await.expect("opens");
+        let mut tx = engine.begin().await.expect("begins");
+        let sql = "SELECT current_setting('idle_in_transaction_session_timeout')";
+        let rows = super::postgres::PostgresEngine::query(&mut tx, sql, Vec::new()).await;
+        let limit = rows.expect("answers").remove(0).text().expect("text");
+        assert_eq!(limit, "3s", "{url}");
+    }
+}
+
+#[tokio::test]
+async fn one_process_serves_a_file_whatever_name_it_is_opened_by() {
+    let b = Bench::sqlite().await;
+    let file = b.folder.as_ref().expect("a folder").join("ledger.db");
+    let held = super::lock(&b.url).expect("locks").expect("is embedded");
+    let (soft, hard) = (file.with_file_name("soft.db"), file.with_file_name("hard.db"));
+    std::os::unix::fs::symlink(&file, &soft).expect("links");
+    std::fs::hard_link(&file, &hard).expect("links");
+    let spelled = file.display().to_string().replace("ledger.db", "ledger%2Edb");
+    let names = [soft.display().to_string(), hard.display().to_string(), spelled];
+    for name in names {
+        let second = super::lock(&format!("sqlite://{name}"));
+        assert!(matches!(second, Err(Error::Served { .. })), "{name}");
+    }
+    drop(held);
+    assert!(super::lock(&b.url).is_ok());
+}
+
 /// Tables and columns, as the database itself lists them.
 async fn columns_of(b: &Bench) -> Vec<String> {
     use sqlx::{Connection as _, Row as _};

@@ -371,6 +371,11 @@ webhook_secret = "{CALLBACK_SECRET}"
         String::from_utf8_lossy(&done.stderr).into_owned()
     }
 
+    /// Whether the server's folder has this file.
+    pub fn has(&self, name: &str) -> bool {
+        self.folder.0.join(name).exists()
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.0.join("serve.log")).unwrap_or_default()
     }

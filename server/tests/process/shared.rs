@@ -177,4 +177,5 @@ fn another_configuration_is_refused_while_one_is_in_force() {
     assert!(error.contains("dispatch.margin") && error.contains("--activate-config"), "{error}");
     let error = app.refused(&[("SENDONCE_SERVER__DATA_DIR", "elsewhere")]);
     assert!(error.contains("sendonce.keys"), "{error}");
+    assert!(!app.has("elsewhere/sendonce.keys"), "a wrong key file is not left behind");
 }
