@@ -4,7 +4,7 @@ mod kit;
 mod shared;
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, sleep};
@@ -295,6 +295,21 @@ fn callbacks_without_the_right_signature_change_nothing() {
     assert_eq!(app.record(&id)["state"], "dispatch_unknown");
     assert_eq!(app.callback(&attempt_of(&app, &id), "delivered").status, 200);
     app.until(&id, &["delivered"]);
+}
+
+#[test]
+fn a_request_whose_head_never_ends_does_not_keep_its_connection() {
+    let (_simulator, app) = with(&["accept"]);
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, app.port)).expect("connects");
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n").expect("writes");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("is set");
+    let mut answer = Vec::new();
+    // Closed, with or without a word; a timeout of this read would be an error of another kind.
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    }
+    assert!(!answer.starts_with(b"HTTP/1.1 200"));
 }
 
 /// A provider that reads each request and then closes without an answer; counts them.
