@@ -213,6 +213,10 @@ postgres() {
         found=$(scripts/with-postgres.sh --find) || die "PostgreSQL was installed, but there is no initdb"
     fi
     say PostgreSQL "$found"
+    if ! [ -x /usr/sbin/pgbouncer ] && ! have pgbouncer; then
+        [ "$OS" != Darwin ] || die "pgbouncer is missing: brew install pgbouncer"
+        apt_install "a pooler" pgbouncer || die "pgbouncer is missing"
+    fi
 }
 
 # --------------------------------------------------------------------------------------------------------------------

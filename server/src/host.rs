@@ -37,6 +37,7 @@ fn seams() -> Seams {
         transport: Arc::new(HttpTransport::new(Arc::clone(&clock))),
         entropy: Arc::new(SystemEntropy),
         clock,
+        semantics: store::LEASE_SEMANTICS..=store::LEASE_SEMANTICS,
     }
 }
 

@@ -1,6 +1,7 @@
 //! One running process: everything built from the configuration, started, and drained in order.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +24,15 @@ use crate::providers::resolver::{self, Resolver};
 use crate::providers::transport::Transport;
 use crate::providers::{self, Registry};
 use crate::reconcile::{self, Reconciler};
-use crate::store::{self, Activation, Env, Error, LEASE_SEMANTICS, Rules, Store};
+use crate::store::{self, Activation, Env, Error, Rules, Store};
 use crate::supervisor::{Supervisor, Ticker, pause_after_error};
 
 /// Between two signs of life.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A process that was silent for so long is not alive.
 const ALIVE_WITHIN: i64 = 15_000_000;
+/// How often work is looked for where other processes cannot tell of it (behind a pooler).
+const UNHEARD_POLL: Duration = Duration::from_secs(1);
 /// Between two readings of the database's clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(10);
 /// Between two sweeps of sessions that are over.
@@ -41,6 +44,8 @@ pub struct Seams {
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub transport: Arc<dyn Transport>,
+    /// The lease semantics that this process understands; it writes the newest of them.
+    pub semantics: RangeInclusive<u32>,
 }
 
 /// The settings that decide about sends.
@@ -169,7 +174,10 @@ impl Node {
             Arc::clone(&seams.clock),
             Arc::clone(&seams.transport),
         )?;
-        let (env, store) = open_store(&config, seams, rules(&config, Some(&registry))).await?;
+        let mut rules = rules(&config, Some(&registry));
+        rules.semantics = *seams.semantics.end();
+        rules.understands = seams.semantics.clone();
+        let (env, store) = open_store(&config, seams, rules).await?;
         follow(&clock, &*store).await?;
         // Nobody else can serve an embedded database, so its configuration is simply the one in force.
         let activation = store
@@ -193,7 +201,7 @@ impl Node {
         let worker = WorkerView {
             id: env.entropy.uuid(now),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            semantics: LEASE_SEMANTICS,
+            semantics: env.rules.semantics,
             roles: parts.iter().map(|part| part.as_str()).collect::<Vec<_>>().join(","),
             started_at: now,
             seen_at: now,
@@ -299,6 +307,12 @@ impl Node {
             let (store, wakeups, stop) = (Arc::clone(&store), wakeups.clone(), stop.clone());
             let clock = Arc::clone(&clock);
             async move {
+                while !store.hears_hints() && !stop.is_cancelled() {
+                    tokio::select! {
+                        () = clock.sleep(UNHEARD_POLL) => wakeups.all(),
+                        () = stop.cancelled() => return,
+                    }
+                }
                 let mut failures = 0;
                 while !stop.is_cancelled() {
                     let hint = tokio::select! {

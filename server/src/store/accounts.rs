@@ -614,6 +614,10 @@ impl<E: Engine> Store for SqlStore<E> {
         self.read(same("SELECT one FROM gate WHERE one = 1"), Vec::new()).await.map(|_| ())
     }
 
+    fn hears_hints(&self) -> bool {
+        self.engine.hears_hints()
+    }
+
     async fn next_hint(&self) -> Result<String, Error> {
         self.engine.next_hint().await
     }

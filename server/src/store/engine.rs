@@ -236,6 +236,10 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// Tells other processes, once this transaction commits. Nothing where there are no others.
     fn notify(tx: &mut Self::Tx, hint: &str) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// What other processes tell reaches us. Not behind a pooler: a session that listens there is everybody's, and
+    /// what it hears is put into the answers of others.
+    fn hears_hints(&self) -> bool;
+
     /// Waits for what another process told. For ever where there are no others.
     fn next_hint(&self) -> impl Future<Output = Result<String, Error>> + Send;
 

@@ -556,6 +556,8 @@ pub trait Store: Ledger + Freezes + Pages + Accounts + fmt::Debug {
     async fn check_keys(&self) -> Result<(), Error>;
     /// The database answers.
     async fn ping(&self) -> Result<(), Error>;
+    /// What other processes tell reaches us; where not, somebody has to look now and then.
+    fn hears_hints(&self) -> bool;
     /// Waits for what another process told: a channel's name, or `all`. For ever on SQLite.
     async fn next_hint(&self) -> Result<String, Error>;
     /// The database's own clock; none where it is this machine's.

@@ -64,6 +64,8 @@ impl PostgresEngine {
         if is_named {
             // A pooler refuses start-up options; there the server's own settings hold.
             options = options.options(SESSION);
+        } else {
+            options = options.extra_float_digits(None);
         }
         let name = format!(
             "{} on {}:{}",
@@ -199,7 +201,14 @@ impl Engine for PostgresEngine {
             .map(|_| ())
     }
 
+    fn hears_hints(&self) -> bool {
+        self.is_named
+    }
+
     async fn next_hint(&self) -> Result<String, Error> {
+        if !self.is_named {
+            return std::future::pending().await;
+        }
         let mut place = self.listener.lock().await;
         if place.is_none() {
             let mut listener = PgListener::connect_with(&self.pool).await.map_err(store_error)?;

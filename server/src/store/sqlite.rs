@@ -232,6 +232,10 @@ impl Engine for SqliteEngine {
         Ok(())
     }
 
+    fn hears_hints(&self) -> bool {
+        true
+    }
+
     async fn next_hint(&self) -> Result<String, Error> {
         std::future::pending().await
     }

@@ -186,6 +186,17 @@ pub struct Simulator {
     _process: Process,
 }
 
+/// Runs the binary with this database; gives how it ended and what it said on standard error.
+pub fn run_with(folder: &Path, database: &str, args: &[&str]) -> (Option<i32>, String) {
+    let done = Command::new(BINARY)
+        .args(args)
+        .current_dir(folder)
+        .env("DATABASE_URL", database)
+        .output()
+        .expect("runs");
+    (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
 impl Simulator {
     pub fn start() -> Self {
         let port = free_port();
@@ -239,6 +250,8 @@ pub struct Setting {
     pub roles: Option<&'static str>,
     /// A PostgreSQL database of its own instead of the embedded one.
     pub database: Option<String>,
+    /// Where migrations go, if not there.
+    pub migrate_at: Option<String>,
 }
 
 impl Setting {
@@ -253,6 +266,7 @@ impl Setting {
             grace: "5s",
             roles: None,
             database: None,
+            migrate_at: None,
         }
     }
 }
@@ -320,6 +334,7 @@ webhook_secret = "{CALLBACK_SECRET}"
                 .args(["migrate", "--config", "sendonce.toml"])
                 .current_dir(&folder.0)
                 .envs(env.clone())
+                .envs(setting.migrate_at.iter().map(|url| ("DATABASE_URL", url)))
                 .status();
             assert!(done.expect("migrates").success());
         }
@@ -369,6 +384,11 @@ webhook_secret = "{CALLBACK_SECRET}"
             .expect("runs");
         assert_eq!(done.status.code(), Some(2));
         String::from_utf8_lossy(&done.stderr).into_owned()
+    }
+
+    /// The file of the configuration; its paths are absolute.
+    pub fn config(&self) -> PathBuf {
+        self.folder.0.join("sendonce.toml")
     }
 
     /// Whether the server's folder has this file.
@@ -460,7 +480,8 @@ webhook_secret = "{CALLBACK_SECRET}"
     }
 
     pub fn unfreeze(&self, scope: &str) {
-        assert_eq!(self.call("DELETE", &format!("/v1/freezes/{scope}"), None).status, 204);
+        let answer = self.call("DELETE", &format!("/v1/freezes/{scope}"), None);
+        assert_eq!(answer.status, 204, "{answer:?}\n{}", self.log());
     }
 
     /// A signed callback about an attempt.

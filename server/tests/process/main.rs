@@ -1,7 +1,10 @@
 //! The first promises, shown by the real binary against a provider on a real socket.
 
+mod cluster;
 mod kit;
+mod loss;
 mod shared;
+mod versions;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,6 +1,8 @@
 //! Several processes on one PostgreSQL: nothing of the promise weakens there.
 
-use std::thread::sleep;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use serde_json::json;
@@ -9,7 +11,7 @@ use sqlx::{Connection as _, Row as _};
 use crate::kit::{App, Setting, Simulator, event, wait_for};
 
 /// An empty database of its own, where `TEST_PG_URL` names a server; `make test` always does.
-fn database() -> Option<String> {
+pub fn database() -> Option<String> {
     let server = std::env::var("TEST_PG_URL").ok()?;
     let base = server.rsplit_once('/').expect("a URL with a database").0.to_owned();
     let name =
@@ -23,7 +25,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     runtime.expect("a runtime").block_on(future)
 }
 
-fn run(url: &str, sql: String) {
+pub fn run(url: &str, sql: String) {
     block_on(async {
         let mut connection = sqlx::PgConnection::connect(url).await.expect("connects");
         sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.expect("runs");
@@ -31,15 +33,20 @@ fn run(url: &str, sql: String) {
 }
 
 /// The first column of the first row.
-fn number(url: &str, sql: &'static str) -> i64 {
+pub fn number(url: &str, sql: &'static str) -> i64 {
+    try_number(url, sql).expect("the database answers")
+}
+
+/// None: the database does not answer.
+pub fn try_number(url: &str, sql: &'static str) -> Option<i64> {
     block_on(async {
-        let mut connection = sqlx::PgConnection::connect(url).await.expect("connects");
-        sqlx::query(sql).fetch_one(&mut connection).await.expect("answers").get(0)
+        let mut connection = sqlx::PgConnection::connect(url).await.ok()?;
+        sqlx::query(sql).fetch_one(&mut connection).await.ok()?.try_get(0).ok()
     })
 }
 
 /// What must never be there, whatever happened: by SQL over the whole database.
-fn invariants_hold(url: &str) {
+pub fn invariants_hold(url: &str) {
     for (what, sql) in [
         (
             "a call without the fact that authorises it",
@@ -119,7 +126,7 @@ fn three_processes_that_die_at_random_send_each_event_once() {
     let simulator = Simulator::start();
     // One call in five is accepted and never answered.
     let mut behaviours = Vec::new();
-    for n in 0..400 {
+    for n in 0..500 {
         behaviours.push(json!(if n % 5 == 4 { "accept_then_hang" } else { "accept" }));
     }
     simulator.script(&behaviours);
@@ -131,9 +138,12 @@ fn three_processes_that_die_at_random_send_each_event_once() {
     let app = App::start(setting);
     let mut workers: Vec<_> = (0..3).map(|_| app.join("dispatch,reconcile")).collect();
     let mut ids = Vec::new();
-    for second in 0..15 {
-        for _ in 0..20 {
+    for second in 0..60 {
+        for _ in 0..34 {
             ids.push(app.admit(600)["id"].as_str().unwrap_or_default().to_owned());
+        }
+        if second % 10 == 9 {
+            simulator.script(&behaviours);
         }
         // Whose turn it is does not matter; that it is in the middle of its work does.
         let (_, process) = &mut workers[second % 3];
@@ -144,7 +154,7 @@ fn three_processes_that_die_at_random_send_each_event_once() {
         let open = "SELECT COUNT(*) FROM records WHERE state NOT IN ('sent', 'delivered')";
         (number(&url, open) == 0).then_some(())
     });
-    assert_eq!(number(&url, "SELECT COUNT(*) FROM records"), 300);
+    assert_eq!(number(&url, "SELECT COUNT(*) FROM records"), 2_040);
     assert_eq!(simulator.messages(), ids.len(), "one message an event");
     invariants_hold(&url);
 }
@@ -178,4 +188,81 @@ fn another_configuration_is_refused_while_one_is_in_force() {
     let error = app.refused(&[("SENDONCE_SERVER__DATA_DIR", "elsewhere")]);
     assert!(error.contains("sendonce.keys"), "{error}");
     assert!(!app.has("elsewhere/sendonce.keys"), "a wrong key file is not left behind");
+}
+
+/// A provider's address that takes no connection yet: its queue is full, so who connects waits.
+fn a_door_that_is_shut() -> (u16, TcpListener, Vec<TcpStream>) {
+    use socket2::{Domain, SockAddr, Socket, Type};
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let address = std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, crate::kit::free_port()));
+    socket.bind(&SockAddr::from(address)).expect("a port");
+    socket.listen(1).expect("listens");
+    let mut waiting = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+        waiting.push(stream);
+        assert!(waiting.len() < 100, "the queue has an end");
+    }
+    (address.port(), socket.into(), waiting)
+}
+
+/// Carries every connection on to the simulator, one direction after the other: each has one request and one answer.
+fn open(door: TcpListener, simulator: u16) {
+    thread::spawn(move || {
+        for client in door.incoming() {
+            let Ok(mut client) = client else { return };
+            thread::spawn(move || {
+                let mut server =
+                    TcpStream::connect((Ipv4Addr::LOCALHOST, simulator)).expect("connects");
+                let (mut up, mut down) = (client.try_clone()?, server.try_clone()?);
+                let back = thread::spawn(move || std::io::copy(&mut down, &mut up));
+                let mut buffer = [0_u8; 8192];
+                while let Ok(n) = client.read(&mut buffer) {
+                    if n == 0 || server.write_all(&buffer[..n]).is_err() {
+                        break;
+                    }
+                }
+                let _ = server.shutdown(std::net::Shutdown::Write);
+                let _ = back.join();
+                std::io::Result::Ok(())
+            });
+        }
+    });
+}
+
+#[test]
+fn a_worker_stopped_between_its_marker_and_its_first_byte_never_sends_late() {
+    use rustix::process::Signal;
+    let Some(url) = database() else { return };
+    let simulator = Simulator::start();
+    simulator.script(&[json!("accept")]);
+    let (port, door, waiting) = a_door_that_is_shut();
+    let setting = Setting {
+        database: Some(url.clone()),
+        roles: Some("api,ui"),
+        call_timeout: "2s",
+        ..Setting::at(port)
+    };
+    let app = App::start(setting);
+    let (_, stale) = app.join("dispatch");
+    let id = app.admit(600)["id"].as_str().unwrap_or_default().to_owned();
+    wait_for("the marker", || (number(&url, "SELECT COUNT(*) FROM calls") == 1).then_some(()));
+    stale.signal(Signal::STOP);
+    assert_eq!(simulator.calls(), 0, "stopped before its first byte");
+    drop(waiting);
+    open(door, simulator.port);
+    let _worker = app.join("dispatch,reconcile");
+    let record = app.until(&id, &["sent", "delivered"]);
+    assert_eq!((record["calls"].as_u64(), simulator.messages()), (Some(2), 1));
+    let story = app.story(&id);
+    assert!(story.contains(&"lease_lost_after_call".to_owned()), "{story:?}");
+    assert!(story.contains(&"reconciled_absent".to_owned()), "{story:?}");
+    stale.signal(Signal::CONT);
+    // It works again: another event is sent, by whichever worker. Then it has had its chance.
+    let other = app.admit(600)["id"].as_str().unwrap_or_default().to_owned();
+    app.until(&other, &["sent", "delivered"]);
+    sleep(Duration::from_secs(3));
+    assert_eq!((simulator.calls(), simulator.messages()), (2, 2), "one message an event");
+    let after = app.record(&id);
+    assert_eq!(after["calls"].as_u64(), Some(2));
+    invariants_hold(&url);
 }
