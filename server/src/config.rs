@@ -204,6 +204,17 @@ impl ProviderConfig {
         self.credentials.get(key)
     }
 
+    /// A key of this kind, shown or not, that is set and not empty.
+    #[must_use]
+    pub fn has_value(&self, key: &str) -> bool {
+        let secret = match key {
+            "webhook_secret" => self.webhook_secret.as_ref(),
+            key => self.credential(key),
+        };
+        secret.is_some_and(|secret| !secret.expose().is_empty())
+            || self.setting(key).is_some_and(|text| !text.is_empty())
+    }
+
     /// What is known of its kind.
     #[must_use]
     pub fn known_kind(&self) -> Option<&'static Kind> {

@@ -13,7 +13,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use server::clock::{Clock, ManualClock};
-use server::config::Config;
+use server::config::{Config, Kind};
 use server::domain::{Lookup, Verdict};
 use server::entropy::SystemEntropy;
 use server::http::guard::{ROUTES, Verb};
@@ -23,8 +23,8 @@ use server::keys::Keys;
 use server::outbox::Wakeups;
 use server::password::Passwords;
 use server::providers::{
-    CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query, Reading,
-    Receipt, Registry,
+    Callback, CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query,
+    Registry,
 };
 use server::store::{Admission, Admitted, Env, Rules, Store, open};
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ impl Provider for Post {
     async fn find(&self, _: &Query, _: Deadline) -> Lookup {
         unreachable!("no page reads a provider")
     }
-    fn verify_callback(&self, _: &CallbackRequest<'_>) -> Result<Vec<Receipt>, CallbackError> {
+    async fn verify_callback(&self, _: &CallbackRequest<'_>) -> Result<Callback, CallbackError> {
         Err(CallbackError::NotConfigured)
     }
 }
@@ -101,13 +101,9 @@ impl World {
         let entropy = Arc::new(SystemEntropy);
         let keys = Arc::new(Keys::generate(entropy.as_ref()));
         let capability = Capability {
-            kind: "http",
             channels: vec![Channel::Sms],
-            reading: Reading::ByReference,
             settle: Some(2_000_000),
-            replay_window: None,
-            has_callbacks: true,
-            has_validity: false,
+            ..Capability::of(Kind::find("http").unwrap(), None)
         };
         let facing = HashMap::from([("post".to_owned(), capability.facing())]);
         let rules = Rules::new(config.policy(), facing, 50);

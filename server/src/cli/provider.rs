@@ -32,7 +32,10 @@ struct KindView {
     look_up: &'static str,
     replay_window: Option<String>,
     documented_lag: Option<String>,
-    callbacks: bool,
+    retention: Option<String>,
+    idempotency_key: Option<&'static str>,
+    callbacks: Option<&'static str>,
+    validity: bool,
     in_this_version: bool,
 }
 
@@ -71,6 +74,8 @@ pub fn run(args: &Args, config: Result<Config, CliError>, out: &mut Out) -> Resu
                 "look-up",
                 "replay window",
                 "lag",
+                "retention",
+                "key",
                 "callbacks",
                 "in this version",
             ],
@@ -99,8 +104,11 @@ fn kind_view(kind: &Kind) -> KindView {
         look_up: word(kind.reading),
         replay_window: kind.window.map(duration::format),
         documented_lag: kind.lag.map(duration::format),
-        callbacks: kind.has_callbacks,
-        in_this_version: kind.is_available,
+        retention: kind.retention.map(duration::format),
+        idempotency_key: kind.idempotency,
+        callbacks: kind.callbacks,
+        validity: kind.has_validity,
+        in_this_version: kind.is_available(),
     }
 }
 
@@ -120,8 +128,10 @@ fn configured_view(config: &Config, name: &str, provider: &ProviderConfig) -> Co
         look_up: word(reading),
         settle: provider.settle.map(duration::format),
         replay_window: provider.replay_window().map(duration::format),
-        callbacks: kind.is_some_and(|kind| kind.has_callbacks)
-            && (is_demo || provider.webhook_secret.is_some()),
+        callbacks: kind.is_some_and(|kind| {
+            kind.callbacks.is_some()
+                && (is_demo || kind.callback_key.is_none_or(|key| provider.has_value(key)))
+        }),
     }
 }
 
@@ -132,7 +142,9 @@ fn kind_row(view: KindView) -> Vec<String> {
         view.look_up.to_owned(),
         view.replay_window.unwrap_or_default(),
         view.documented_lag.unwrap_or_default(),
-        yes(view.callbacks),
+        view.retention.unwrap_or_default(),
+        view.idempotency_key.unwrap_or_default().to_owned(),
+        view.callbacks.unwrap_or_default().to_owned(),
         yes(view.in_this_version),
     ]
 }
@@ -207,11 +219,11 @@ mod tests {
         let built = crate::providers::kinds();
         for kind in KINDS {
             let adapter = built.iter().find(|adapter| adapter.kind == kind.name);
-            assert_eq!(adapter.is_some(), kind.is_available, "{}", kind.name);
+            assert_eq!(adapter.is_some(), kind.is_available(), "{}", kind.name);
             if let Some(adapter) = adapter {
                 assert_eq!(adapter.channels, kind.channels, "{}", kind.name);
                 assert_eq!(adapter.reading, kind.reading, "{}", kind.name);
-                assert_eq!(adapter.has_callbacks, kind.has_callbacks, "{}", kind.name);
+                assert_eq!(adapter.callbacks, kind.callbacks, "{}", kind.name);
             }
         }
     }

@@ -62,9 +62,12 @@ impl Config {
                     "put a provider that can be read first in its route",
                 );
             }
-            if kind.has_callbacks && kind.name != "demo" && provider.webhook_secret.is_none() {
+            let unset = kind.callback_key.filter(|key| !provider.has_value(key));
+            if let (Some(_), Some(unset)) = (kind.callbacks, unset)
+                && kind.name != "demo"
+            {
                 warn(
-                    &format!("{key}.webhook_secret"),
+                    &format!("{key}.{unset}"),
                     "is not set, so its callbacks have no endpoint",
                     "set it to the key that the provider signs with",
                 );
@@ -333,7 +336,7 @@ impl Config {
             refuse(&key("kind"), "is no kind of provider", "see `sendonce provider list`");
             return;
         };
-        if !kind.is_available {
+        if !kind.is_available() {
             refuse(
                 &key("kind"),
                 &format!("{} is not part of this version", kind.name),
@@ -365,6 +368,16 @@ impl Config {
                 &key("tls"),
                 "is none, so links would travel readable over the network",
                 "set it to \"starttls\" or \"implicit\"",
+            );
+        }
+        if provider.idempotent && kind.idempotency.is_none() {
+            refuse(
+                &key("idempotent"),
+                &format!(
+                    "{} looks at no key of a repeated send, so it would send again",
+                    kind.name
+                ),
+                "remove it",
             );
         }
         check_settle(&key("settle"), provider, kind, refuse);

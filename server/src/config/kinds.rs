@@ -4,7 +4,7 @@
 
 use app::model::Channel;
 
-use super::duration::{HOUR, MINUTE};
+use super::duration::{DAY, HOUR, MINUTE, SECOND};
 use crate::providers::Reading;
 
 /// One kind of provider.
@@ -19,10 +19,18 @@ pub struct Kind {
     pub window: Option<i64>,
     /// Until when the vendor itself says that a look-up may miss a message. `settle` is not shorter.
     pub lag: Option<i64>,
-    /// Reports back by callbacks.
-    pub has_callbacks: bool,
-    /// This version has its adapter.
-    pub is_available: bool,
+    /// How long a look-up sees a message; none: the vendor does not say.
+    pub retention: Option<i64>,
+    /// After so long absence is believed without a `settle`; only the built-in simulator knows that.
+    pub settle: Option<i64>,
+    /// Where a repeated send names its first try; none: the vendor has no such key.
+    pub idempotency: Option<&'static str>,
+    /// How its callbacks prove who sent them; none: it has none.
+    pub callbacks: Option<&'static str>,
+    /// The key without which there is no endpoint for its callbacks.
+    pub callback_key: Option<&'static str>,
+    /// The vendor takes a validity period.
+    pub has_validity: bool,
     /// Has `base_url`.
     pub(super) has_base_url: bool,
     /// Keys of its own that may be shown.
@@ -44,8 +52,12 @@ const PLAIN: Kind = Kind {
     reading: Reading::None,
     window: None,
     lag: None,
-    has_callbacks: true,
-    is_available: false,
+    retention: None,
+    settle: None,
+    idempotency: None,
+    callbacks: None,
+    callback_key: Some("webhook_secret"),
+    has_validity: false,
     has_base_url: true,
     settings: &[],
     credentials: &[],
@@ -58,7 +70,11 @@ pub const KINDS: &[Kind] = &[
         name: "demo",
         channels: BOTH,
         reading: Reading::ByReference,
-        is_available: true,
+        // It answers from memory (CONTRACT section 9).
+        settle: Some(2 * SECOND),
+        idempotency: Some("Idempotency-Key"),
+        callbacks: Some("sendonce_hmac_sha256"),
+        has_validity: true,
         has_base_url: false,
         ..PLAIN
     },
@@ -66,12 +82,15 @@ pub const KINDS: &[Kind] = &[
         name: "http",
         channels: BOTH,
         reading: Reading::ByReference,
-        is_available: true,
+        idempotency: Some("Idempotency-Key"),
+        callbacks: Some("sendonce_hmac_sha256"),
+        has_validity: true,
         required: &[&["base_url"], &["secret"]],
         ..PLAIN
     },
     Kind {
         name: "ses",
+        callbacks: Some("sns_rsa"),
         settings: &["region", "configuration_set"],
         credentials: &["access_key_id", "secret_access_key", "session_token"],
         required: &[&["access_key_id"], &["secret_access_key"], &["region"]],
@@ -80,6 +99,8 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "sendgrid",
         reading: Reading::ByScan,
+        retention: Some(30 * DAY),
+        callbacks: Some("sendgrid_ecdsa"),
         credentials: &["api_key"],
         required: &[&["api_key"]],
         ..PLAIN
@@ -87,6 +108,8 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "postmark",
         reading: Reading::ByReference,
+        retention: Some(45 * DAY),
+        callbacks: Some("basic_or_header_secret"),
         settings: &["message_stream"],
         credentials: &["token"],
         required: &[&["token"]],
@@ -97,6 +120,10 @@ pub const KINDS: &[Kind] = &[
         reading: Reading::ByScan,
         // "Pages younger than about half an hour are not trustworthy."
         lag: Some(30 * MINUTE),
+        // At least 3 days; longer by plan.
+        retention: Some(3 * DAY),
+        callbacks: Some("mailgun_hmac_sha256"),
+        has_validity: true,
         settings: &["domain", "region"],
         credentials: &["api_key"],
         required: &[&["api_key"]],
@@ -105,7 +132,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "infrai",
         reading: Reading::ByScan,
-        has_callbacks: false,
+        idempotency: Some("Idempotency-Key"),
         credentials: &["api_key", "token"],
         required: &[&["api_key", "token"]],
         ..PLAIN
@@ -113,13 +140,14 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "resend",
         window: Some(24 * HOUR),
+        idempotency: Some("Idempotency-Key"),
+        callbacks: Some("svix_hmac_sha256"),
         credentials: &["api_key"],
         required: &[&["api_key"]],
         ..PLAIN
     },
     Kind {
         name: "smtp",
-        has_callbacks: false,
         has_base_url: false,
         settings: &["host", "port", "tls", "username"],
         credentials: &["password"],
@@ -130,6 +158,11 @@ pub const KINDS: &[Kind] = &[
         name: "twilio",
         channels: SMS,
         reading: Reading::ByScan,
+        // Bodies are deleted after 30 days; without them nothing can be recognised.
+        retention: Some(30 * DAY),
+        callbacks: Some("twilio_hmac_sha1"),
+        callback_key: Some("auth_token"),
+        has_validity: true,
         settings: &["account_sid", "messaging_service_sid"],
         credentials: &["auth_token"],
         required: &[&["account_sid"], &["auth_token"]],
@@ -139,6 +172,8 @@ pub const KINDS: &[Kind] = &[
         name: "sinch",
         channels: SMS,
         reading: Reading::ByReference,
+        callbacks: Some("sinch_hmac_sha256"),
+        has_validity: true,
         settings: &["service_plan_id", "region"],
         credentials: &["token", "api_key"],
         required: &[&["token", "api_key"]],
@@ -148,6 +183,11 @@ pub const KINDS: &[Kind] = &[
         name: "infobip",
         channels: SMS,
         reading: Reading::ByReference,
+        retention: Some(48 * HOUR),
+        // Honoured only where the vendor has switched it on for the account: `idempotent = true`.
+        idempotency: Some("messageId"),
+        callbacks: Some("url_secret"),
+        has_validity: true,
         credentials: &["api_key"],
         required: &[&["api_key"]],
         ..PLAIN
@@ -159,5 +199,11 @@ impl Kind {
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    /// This version has its adapter.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        crate::providers::is_available(self.name)
     }
 }

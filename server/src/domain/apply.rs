@@ -26,7 +26,14 @@ pub enum Event {
     /// The reaper finds the lease over.
     LeaseLost,
     /// A verified callback.
-    Callback { attempt: u32, seen: Seen, message_id: Option<String>, provider_at: Option<Stamp> },
+    Callback {
+        attempt: u32,
+        seen: Seen,
+        message_id: Option<String>,
+        /// Why, from the closed list of the providers.
+        cause: Option<&'static str>,
+        provider_at: Option<Stamp>,
+    },
     /// The answer to a read; `calls` is the record's count when it was asked.
     Read { calls: u32, attempt: u32, asked_at: Stamp, answer: Lookup },
     /// Time is up: the queue's margin, or the end of the unknown. `was_frozen`: at that very instant.
@@ -124,8 +131,8 @@ impl Step {
             Event::End { fence, verdict, ended_at } => self.end(*fence, verdict, *ended_at, ctx),
             Event::LateAnswer { attempt, verdict } => self.late_answer(*attempt, verdict, ctx),
             Event::LeaseLost => self.lease_lost(ctx),
-            Event::Callback { attempt, seen, message_id, provider_at } => {
-                self.callback(*attempt, *seen, message_id.as_deref(), *provider_at, ctx)
+            Event::Callback { attempt, seen, message_id, cause, provider_at } => {
+                self.callback(*attempt, *seen, message_id.as_deref(), *cause, *provider_at, ctx)
             }
             Event::Read { calls, attempt, asked_at, answer } => {
                 self.read(*calls, *attempt, *asked_at, answer, ctx)

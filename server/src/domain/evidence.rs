@@ -32,11 +32,15 @@ impl Step {
         attempt: u32,
         seen: Seen,
         message_id: Option<&str>,
+        cause: Option<&'static str>,
         provider_at: Option<Stamp>,
         ctx: &Ctx<'_>,
     ) -> Result<(), Illegal> {
         require(attempt >= 1 && attempt <= self.record.attempt, Illegal::NoSuchAttempt)?;
         let mut detail = Detail::default().code("seen", seen.as_str());
+        if let Some(cause) = cause {
+            detail = detail.code("code", cause);
+        }
         if let Some(at) = provider_at {
             detail = detail.number("provider_at", at.micros());
         }

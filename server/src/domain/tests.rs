@@ -167,7 +167,13 @@ impl Life {
     }
 
     fn callback(&mut self, attempt: u32, seen: Seen) -> &mut Self {
-        self.does(Event::Callback { attempt, seen, message_id: None, provider_at: None })
+        self.does(Event::Callback {
+            attempt,
+            seen,
+            message_id: None,
+            cause: None,
+            provider_at: None,
+        })
     }
 
     fn is(&self, state: State, reason: Reason) {
@@ -288,7 +294,13 @@ fn every_event(life: &Life) -> Vec<(&'static str, Event)> {
     let owner = || "w2".to_owned();
     let start = |token| Event::Start { fence, is_frozen: false, token };
     let end = |verdict| Event::End { fence, verdict, ended_at: life.now };
-    let callback = |seen| Event::Callback { attempt: 1, seen, message_id: None, provider_at: None };
+    let callback = |seen| Event::Callback {
+        attempt: 1,
+        seen,
+        message_id: None,
+        cause: None,
+        provider_at: None,
+    };
     vec![
         ("claim", Event::Claim { owner: owner(), lease_until, is_frozen: false }),
         ("claim frozen", Event::Claim { owner: owner(), lease_until, is_frozen: true }),
@@ -812,7 +824,7 @@ fn event_of(life: &Life, step: &Move) -> Event {
         Move::Late(attempt, verdict) => Event::LateAnswer { attempt, verdict },
         Move::LeaseLost => Event::LeaseLost,
         Move::Callback(attempt, seen) => {
-            Event::Callback { attempt, seen, message_id: None, provider_at: None }
+            Event::Callback { attempt, seen, message_id: None, cause: None, provider_at: None }
         }
         Move::Read(answer) => life.read(answer),
         Move::Expire(was_frozen) => Event::Expire { was_frozen },

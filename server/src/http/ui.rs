@@ -647,7 +647,7 @@ impl Visit<'_> {
                     can_be_read: capability.reading != Reading::None,
                     settle_ms: capability.settle.map(ms),
                     replay_window_ms: capability.replay_window.map(ms),
-                    has_callbacks: capability.has_callbacks,
+                    has_callbacks: capability.has_callbacks(),
                     paused_until: pause.map(|(_, until, _)| *until),
                     pause_code: pause.map(|(_, _, code)| code.clone()),
                 }

@@ -6,13 +6,13 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{OriginalUri, Path, Request, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
 use super::api::{ApiState, answer, settled};
 use super::body::{self, BodyError};
 use super::problem::Problem;
-use crate::providers::{CallbackError, CallbackRequest};
+use crate::providers::{Callback, CallbackError, CallbackRequest};
 use crate::store::{Evidence, Store, Weighed};
 
 /// The largest callback.
@@ -34,7 +34,7 @@ pub(super) async fn receive(
 ) -> Result<Response, Problem> {
     let Ok(Path(name)) = name else { return Err(Problem::NotFound) };
     let Some(provider) = state.registry.get(&name) else { return Err(Problem::NotFound) };
-    let headers = request.headers().clone();
+    let (method, headers) = (request.method().clone(), request.headers().clone());
     let body =
         body::read(request, CALLBACK_BYTES_MAX, state.clock.as_ref()).await.map_err(|error| {
             match error {
@@ -43,12 +43,17 @@ pub(super) async fn receive(
                 BodyError::Broken => Problem::CallbackMalformed,
             }
         })?;
-    let path = uri.path_and_query().map_or("", |path| path.as_str());
-    let url = format!("{}{path}", state.public_url);
-    let request =
-        CallbackRequest { headers: &headers, url: &url, body: &body, now: state.clock.now() };
-    let receipts = match provider.verify_callback(&request) {
-        Ok(receipts) => receipts,
+    let request = CallbackRequest {
+        method: &method,
+        path: uri.path(),
+        query: uri.query(),
+        headers: &headers,
+        public_url: &state.public_url,
+        body: &body,
+        now: state.clock.now(),
+    };
+    let Callback { receipts, answer: plain } = match provider.verify_callback(&request).await {
+        Ok(callback) => callback,
         Err(CallbackError::NotConfigured) => return Err(Problem::NotFound),
         Err(error @ (CallbackError::Signature | CallbackError::Stale)) => {
             count(&name, "refused", 1);
@@ -60,10 +65,19 @@ pub(super) async fn receive(
             tracing::warn!(provider = %name, reason = %error, "a callback was refused");
             return Err(Problem::CallbackMalformed);
         }
+        Err(error @ CallbackError::Unavailable) => {
+            count(&name, "unavailable", 1);
+            tracing::warn!(provider = %name, reason = %error, "a callback could not be checked");
+            return Err(Problem::Unavailable { retry_after_s: 1, source: None });
+        }
+    };
+    let taken = match plain {
+        None => answer(StatusCode::OK, &json!({})),
+        Some(plain) => (plain.status, plain.text).into_response(),
     };
     if receipts.is_empty() {
         count(&name, "ignored", 1);
-        return Ok(answer(StatusCode::OK, &json!({})));
+        return Ok(taken);
     }
     let evidence: Vec<Evidence> =
         receipts.into_iter().map(|receipt| Evidence { provider: name.clone(), receipt }).collect();
@@ -76,7 +90,7 @@ pub(super) async fn receive(
     if weighed.contains(&Weighed::Kept) {
         state.wakeups.all();
     }
-    Ok(answer(StatusCode::OK, &json!({})))
+    Ok(taken)
 }
 
 const fn outcome(weighed: Weighed) -> &'static str {

@@ -7,15 +7,30 @@ use app::model::Channel;
 use tokio_util::sync::DropGuard;
 
 use super::transport::Transport;
-use super::{Capability, Provider, demo, http::HttpProvider};
+use super::vendor::Parts;
+use super::{Capability, Provider, demo};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::entropy::Entropy;
+
+/// Makes one provider from its configuration.
+type Make = fn(&Parts<'_>) -> Result<Arc<dyn Provider>, BuildError>;
+
+/// The adapters: one row a kind, beside its row in [`config::KINDS`] and the one in the simulator's list.
+/// `demo` is not among them: it belongs to the simulator of this process.
+const ADAPTERS: &[(&str, Make)] = &[("http", super::http::make)];
+
+/// This version has the adapter of this kind.
+#[must_use]
+pub fn is_available(kind: &str) -> bool {
+    kind == demo::NAME || ADAPTERS.iter().any(|(name, _)| *name == kind)
+}
 
 /// Every kind of provider that exists, with what it can do when its options are left alone.
 #[must_use]
 pub fn kinds() -> Vec<Capability> {
-    vec![demo::kind(), super::http::kind()]
+    let kinds = config::KINDS.iter().filter(|kind| is_available(kind.name));
+    kinds.map(|kind| Capability::of(kind, None)).collect()
 }
 
 /// Why the providers or the resolver cannot be had. Each says which key to mend; none repeats a secret.
@@ -92,27 +107,31 @@ pub async fn build(
     // Whatever needs no socket is checked before one is opened.
     let mut providers: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
     for (name, provider) in &config.providers {
-        match provider.kind.as_str() {
-            "http" if name != demo::NAME => {
-                let made =
-                    HttpProvider::new(name, provider, Arc::clone(&clock), Arc::clone(&transport))?;
-                providers.insert(name.clone(), Arc::new(made));
-            }
-            "demo" => {}
-            "" if name == demo::NAME => {}
-            _ if name == demo::NAME && kinds().iter().any(|kind| kind.kind == provider.kind) => {
-                let why = "must be \"demo\": this name is kept for it";
-                return Err(BuildError::Invalid { name: name.clone(), key: "kind", why });
-            }
-            kind => {
-                let known: Vec<&str> = kinds().iter().map(|kind| kind.kind).collect();
-                return Err(BuildError::UnknownKind {
-                    name: name.clone(),
-                    kind: kind.to_owned(),
-                    known: known.join(", "),
-                });
-            }
+        let kind = provider.kind.as_str();
+        if kind == demo::NAME || (kind.is_empty() && name == demo::NAME) {
+            continue;
         }
+        let Some((_, make)) = ADAPTERS.iter().find(|(known, _)| *known == kind) else {
+            let known: Vec<&str> = kinds().iter().map(|kind| kind.kind).collect();
+            return Err(BuildError::UnknownKind {
+                name: name.clone(),
+                kind: kind.to_owned(),
+                known: known.join(", "),
+            });
+        };
+        if name == demo::NAME {
+            let why = "must be \"demo\": this name is kept for it";
+            return Err(BuildError::Invalid { name: name.clone(), key: "kind", why });
+        }
+        let parts = Parts {
+            name,
+            config: provider,
+            public_url: config.server.public_url.trim_end_matches('/'),
+            clock: Arc::clone(&clock),
+            entropy: Arc::clone(&entropy),
+            transport: Arc::clone(&transport),
+        };
+        providers.insert(name.clone(), make(&parts)?);
     }
     let demo = demo::start(config, Arc::clone(&clock), entropy, Arc::clone(&transport)).await?;
     let closing = demo.simulator().closing().clone().drop_guard();

@@ -15,40 +15,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::model::Channel;
 use bytes::Bytes;
 use tokio::net::TcpListener;
 
-use super::http::{HttpProvider, capability_of};
+use super::http::HttpProvider;
 use super::transport::Transport;
-use super::{BuildError, Capability, Deadline, Reading, Secret};
+use super::{BuildError, Capability, Deadline, Secret};
 use crate::clock::{Clock, micros};
-use crate::config::{Config, ProviderConfig};
+use crate::config::{Config, Kind, ProviderConfig};
 use crate::entropy::Entropy;
 use crate::simulator::{self, CallbackTarget, Journal, Settings, Simulator};
 
 /// The name that every configuration has, and the kind.
 pub const NAME: &str = "demo";
 
-/// After this time the simulator's "absent" is believed (CONTRACT section 9): it answers from memory.
-pub const SETTLE: i64 = 2_000_000;
-
 /// How often a process that shares the simulator of another one looks whether the address is free.
 const TAKE_OVER: Duration = Duration::from_secs(1);
-
-/// What kind `demo` can do.
-#[must_use]
-pub fn kind() -> Capability {
-    Capability {
-        kind: NAME,
-        channels: vec![Channel::Sms, Channel::Email],
-        reading: Reading::ByReference,
-        settle: Some(SETTLE),
-        replay_window: None,
-        has_callbacks: true,
-        has_validity: true,
-    }
-}
 
 /// The simulator of this process, and how to reach it.
 #[derive(Debug)]
@@ -80,9 +62,10 @@ impl Running {
         clock: Arc<dyn Clock>,
         transport: Arc<dyn Transport>,
     ) -> HttpProvider {
+        let kind = Kind::find(NAME).expect("the table of kinds has its first row");
         let capability = match config {
-            Some(config) => capability_of(kind(), config),
-            None => Capability { has_callbacks: false, ..kind() },
+            Some(_) => Capability::of(kind, config),
+            None => Capability { callbacks: None, ..Capability::of(kind, None) },
         };
         let base_url = format!("http://{}/{NAME}", self.address);
         let webhook_secret = config.and_then(|config| config.webhook_secret.clone());

@@ -19,12 +19,13 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::transport::{Failure, Kind, Phase, Transport};
+use super::vendor::{Parts, is_attempt_id};
 use super::{
-    BuildError, CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query,
-    Reading, Receipt, Secret, kept, signature,
+    BuildError, Callback, CallbackError, CallbackRequest, Capability, Deadline, Message, Provider,
+    Query, Reading, Receipt, Secret, kept, signature,
 };
 use crate::clock::Clock;
-use crate::config::ProviderConfig;
+use crate::config::{self, ProviderConfig};
 use crate::domain::{Doubt, Lookup, Verdict};
 
 /// The longest `Retry-After` that is obeyed; more is taken as this much.
@@ -168,18 +169,14 @@ pub struct HttpProvider {
     transport: Arc<dyn Transport>,
 }
 
-/// What kind `http` can do with its options as they are by default.
-#[must_use]
-pub fn kind() -> Capability {
-    Capability {
-        kind: "http",
-        channels: vec![Channel::Sms, Channel::Email],
-        reading: Reading::ByReference,
-        settle: None,
-        replay_window: None,
-        has_callbacks: true,
-        has_validity: true,
-    }
+/// Makes a provider of kind `http`.
+///
+/// # Errors
+/// As [`HttpProvider::new`].
+pub fn make(parts: &Parts<'_>) -> Result<Arc<dyn Provider>, BuildError> {
+    let clock = Arc::clone(&parts.clock);
+    let made = HttpProvider::new(parts.name, parts.config, clock, Arc::clone(&parts.transport))?;
+    Ok(Arc::new(made))
 }
 
 impl HttpProvider {
@@ -205,7 +202,8 @@ impl HttpProvider {
             why,
         })?;
         let webhook_secret = config.webhook_secret.clone();
-        let capability = capability_of(kind(), config);
+        let kind = config::Kind::find("http").ok_or_else(|| missing("kind"))?;
+        let capability = Capability::of(kind, Some(config));
         Ok(Self::of(base_url, secret, webhook_secret, capability, clock, transport))
     }
 
@@ -255,19 +253,8 @@ impl HttpProvider {
     }
 }
 
-/// What the options leave of the kind's abilities.
-pub(super) fn capability_of(kind: Capability, config: &ProviderConfig) -> Capability {
-    Capability {
-        reading: if config.lookup { kind.reading } else { Reading::None },
-        settle: config.settle.or(kind.settle),
-        replay_window: config.replay_window(),
-        has_callbacks: config.webhook_secret.as_ref().is_some_and(|key| !key.expose().is_empty()),
-        ..kind
-    }
-}
-
 /// The base without its trailing slash.
-fn base_url_of(text: &str) -> Result<String, &'static str> {
+pub(super) fn base_url_of(text: &str) -> Result<String, &'static str> {
     let url = Url::parse(text).map_err(|_| "is not a URL")?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://");
@@ -365,11 +352,13 @@ fn judge(response: &Response<Bytes>, to: &Secret, now: Stamp) -> Verdict {
     }
 }
 
-fn ambiguous(code: String) -> Verdict {
+/// Doubt about an answer, with its code.
+pub(super) fn ambiguous(code: String) -> Verdict {
     Verdict::Unknown { why: Doubt::AmbiguousResponse, code }
 }
 
-fn code_of(status: StatusCode) -> String {
+/// The code that stands for a status.
+pub(super) fn code_of(status: StatusCode) -> String {
     format!("http_{}", status.as_u16())
 }
 
@@ -466,13 +455,13 @@ impl Provider for HttpProvider {
         }
     }
 
-    fn verify_callback(
+    async fn verify_callback(
         &self,
         request: &CallbackRequest<'_>,
-    ) -> Result<Vec<Receipt>, CallbackError> {
+    ) -> Result<Callback, CallbackError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Callback {
+        struct Told {
             attempt_id: String,
             message_id: Option<String>,
             state: Seen,
@@ -480,20 +469,18 @@ impl Provider for HttpProvider {
         }
         let key = self.webhook_secret.as_ref().ok_or(CallbackError::NotConfigured)?;
         signature::verify(key, request.headers, request.now, request.body)?;
-        let callback: Callback =
+        let told: Told =
             serde_json::from_slice(request.body).map_err(|_| CallbackError::Malformed)?;
-        // Ours have 32 of these; CONTRACT section 1 allows 36.
-        let is_id = (1..=36).contains(&callback.attempt_id.len())
-            && callback.attempt_id.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
-        if !is_id {
+        if !is_attempt_id(&told.attempt_id) {
             return Err(CallbackError::Malformed);
         }
-        Ok(vec![Receipt {
-            attempt_id: callback.attempt_id,
-            seen: callback.state,
-            message_id: callback.message_id.and_then(|id| kept::message_id(&id, None)),
-            at: Some(callback.at),
-        }])
+        Ok(Callback::from(vec![Receipt {
+            attempt_id: Some(told.attempt_id),
+            message_id: told.message_id.and_then(|id| kept::message_id(&id, None)),
+            seen: told.state,
+            cause: None,
+            at: Some(told.at),
+        }]))
     }
 }
 
@@ -596,7 +583,9 @@ mod tests {
             message_id: None,
             channel: Channel::Sms,
             since: Stamp::from_micros(0),
+            now: Stamp::from_micros(0),
             to: None,
+            text: None,
         };
         let ask = |status: u16, body: &str| {
             let response = Response::builder()

@@ -217,7 +217,9 @@ impl Reconciler {
             message_id: task.message_id.clone(),
             channel: task.channel,
             since: task.since,
+            now: p.env.clock.now(),
             to,
+            text: None,
         };
         let deadline = Deadline { boot: p.env.clock.boot().saturating_add(p.read_timeout) };
         tokio::select! {

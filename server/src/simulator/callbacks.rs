@@ -6,7 +6,7 @@ use std::sync::Arc;
 use app::model::{Seen, Stamp};
 
 use super::script::Options;
-use super::{KINDS, Kind, Sent, Simulator};
+use super::{Incoming, KINDS, Kind, Sent, Simulator};
 use crate::providers::{Deadline, Secret};
 
 /// Callbacks that wait or are under way; more are dropped.
@@ -95,16 +95,24 @@ impl CallbackTarget {
 pub struct CallbackFacts<'a> {
     pub attempt: &'a str,
     pub message_id: &'a str,
+    /// Empty where it is not known any more.
+    pub destination: &'a str,
     pub state: Seen,
     pub now: Stamp,
 }
 
 /// Begins to post what the script wants for this message. Ends with the simulator.
-pub(super) fn start(simulator: &Arc<Simulator>, kind: &str, sent: &Sent, options: &Options) {
-    let target = options.target.clone().or_else(|| simulator.settings.callbacks.clone());
+pub(super) fn start(
+    simulator: &Arc<Simulator>,
+    incoming: &Incoming,
+    sent: &Sent,
+    options: &Options,
+) {
+    let own = || incoming.target.clone().or_else(|| simulator.settings.callbacks.clone());
+    let target = options.target.clone().or_else(own);
     let ends = sent.ends().map(|(at, seen)| (at.since(sent.at), seen));
     let plan = options.callbacks.plan(ends);
-    let Some(kind) = KINDS.iter().find(|known| known.name == kind) else { return };
+    let Some(kind) = KINDS.iter().find(|known| known.name == incoming.kind) else { return };
     let (Some(target), false) = (target, plan.is_empty()) else { return };
     let Ok(slot) = Arc::clone(&simulator.callback_slots).try_acquire_owned() else {
         return;
@@ -140,6 +148,7 @@ async fn run(
         let facts = CallbackFacts {
             attempt: &sent.attempt,
             message_id: &sent.message_id,
+            destination: sent.destination.as_deref().unwrap_or_default(),
             state: *state,
             now,
         };

@@ -32,7 +32,7 @@ use crate::entropy::Entropy;
 use crate::providers::Secret;
 use crate::providers::transport::Transport;
 
-pub use callbacks::{CALLBACKS_MAX, CallbackTarget, Callbacks, LATE};
+pub use callbacks::{CALLBACKS_MAX, CallbackFacts, CallbackTarget, Callbacks, LATE};
 pub use journal::Journal;
 pub use kinds::{KINDS, Kind};
 pub use script::{Behaviour, Delivery, Match, Options, Script, ScriptError};
@@ -94,7 +94,31 @@ pub struct Incoming {
     /// The attempt id that travelled with the message.
     pub attempt: String,
     pub destination: String,
+    /// Only for kinds whose vendor gives the text back; kept in memory, listed nowhere.
+    pub text: Option<Secret>,
+    /// Only for kinds whose callbacks go where the call itself says.
+    pub target: Option<CallbackTarget>,
 }
+
+impl Incoming {
+    /// A call of a kind that gives no text back and has one place for all its callbacks.
+    #[must_use]
+    pub const fn new(kind: &'static str, attempt: String, destination: String) -> Self {
+        Self { kind, attempt, destination, text: None, target: None }
+    }
+}
+
+/// Which messages a look-up asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which<'a> {
+    Attempt(&'a str),
+    Message(&'a str),
+    Destination(&'a str),
+}
+
+/// The script wants look-ups to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Down;
 
 /// What a kind's module has to answer, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,7 +221,10 @@ impl Simulator {
             let (behaviour, options) = state.next(incoming, now);
             let mut accepted = None;
             if behaviour.accepts() {
-                let message_id = format!("m-{}", self.entropy.hex(12));
+                let message_id = KINDS
+                    .iter()
+                    .find(|kind| kind.name == incoming.kind)
+                    .map_or_else(|| self.entropy.hex(12), |kind| (kind.message_id)(&*self.entropy));
                 let deliver_after = options.deliver_after.unwrap_or(self.settings.deliver_after);
                 match state.accept(incoming, message_id, now, deliver_after, options.delivery) {
                     Ok(taken) => accepted = Some((taken, options)),
@@ -212,7 +239,7 @@ impl Simulator {
         if let Some(((sent, is_repeat), options)) = &accepted
             && !is_repeat
         {
-            callbacks::start(self, incoming.kind, sent, options);
+            callbacks::start(self, incoming, sent, options);
         }
         let reply = match accepted {
             Some(((sent, is_repeat), _)) => {
@@ -245,6 +272,14 @@ impl Simulator {
     #[must_use]
     pub fn look_up(&self, kind: &'static str, attempt: &str) -> Known {
         self.state().look_up(kind, attempt, self.clock.now())
+    }
+
+    /// Answers a look-up: what it would see by now, oldest first.
+    ///
+    /// # Errors
+    /// Where the script wants it.
+    pub fn find(&self, kind: &'static str, which: Which<'_>) -> Result<Vec<Sent>, Down> {
+        self.state().find(kind, which, self.clock.now())
     }
 
     fn secret(&self) -> Option<&Secret> {

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::journal::{Entry, Journal};
 use super::script::{Behaviour, Delivery, Options, Script, ScriptError};
-use super::{Incoming, KINDS, Known};
+use super::{Down, Incoming, KINDS, Known, Which};
+use crate::providers::Secret;
 
 /// Calls that are kept, and messages that are kept.
 pub const KEPT_MAX: usize = 100_000;
@@ -42,6 +43,9 @@ pub struct Sent {
     pub at: Stamp,
     /// Its state at the time of asking.
     pub state: Seen,
+    /// Only of kinds whose vendor gives it back.
+    #[serde(skip)]
+    pub text: Option<Secret>,
     #[serde(skip)]
     deliver_after: i64,
     #[serde(skip)]
@@ -202,6 +206,7 @@ impl State {
             destination: Some(incoming.destination.clone()),
             at: now,
             state: Seen::Accepted,
+            text: incoming.text.clone(),
             deliver_after,
             delivery,
         };
@@ -243,6 +248,7 @@ impl State {
                     destination: None,
                     at: Stamp::from_micros(entry.at),
                     state: Seen::Accepted,
+                    text: None,
                     deliver_after: super::Settings::default().deliver_after,
                     delivery: Delivery::Delivered,
                 };
@@ -270,6 +276,55 @@ impl State {
             }
             _ => Known::Absent,
         }
+    }
+
+    pub fn find(
+        &mut self,
+        kind: &'static str,
+        which: Which<'_>,
+        now: Stamp,
+    ) -> Result<Vec<Sent>, Down> {
+        self.lookups += 1;
+        let keys: Vec<Key> = match which {
+            Which::Attempt(id) => vec![(kind, id.to_owned())],
+            Which::Message(id) => self.keys_of(kind, |sent| sent.message_id == id),
+            Which::Destination(to) => {
+                self.keys_of(kind, |sent| sent.destination.as_deref() == Some(to))
+            }
+        };
+        // A scan that finds nobody may still meet a script for its destination.
+        let to = match which {
+            Which::Destination(to) => Some(to.to_owned()),
+            _ => None,
+        };
+        if self.active(kind, "", to.as_deref()).is_some_and(|it| it.script.options.lookup_down) {
+            return Err(Down);
+        }
+        let mut found = Vec::new();
+        for key in keys {
+            let attempt = self.attempts.get(&key).map(|seen| seen.destination.clone());
+            let options = self
+                .active(kind, &key.1, attempt.as_deref())
+                .map_or_else(Options::default, |active| active.script.options.clone());
+            if options.lookup_down {
+                return Err(Down);
+            }
+            found.extend(
+                self.messages
+                    .get(&key)
+                    .filter(|sent| now.since(sent.at) >= options.lookup_lag)
+                    .map(|sent| sent.at(now)),
+            );
+        }
+        Ok(found)
+    }
+
+    fn keys_of(&self, kind: &str, is_wanted: impl Fn(&Sent) -> bool) -> Vec<Key> {
+        self.order
+            .iter()
+            .filter(|key| key.0 == kind && self.messages.get(*key).is_some_and(&is_wanted))
+            .cloned()
+            .collect()
     }
 
     pub fn calls(&self, attempt: Option<&str>) -> Vec<Call> {

@@ -458,7 +458,8 @@ async fn a_callback_resolves_a_lost_answer_and_is_kept_once(b: Bench) {
     let evidence = Evidence {
         provider: "demo".into(),
         receipt: Receipt {
-            attempt_id: claim.attempt_id.clone(),
+            attempt_id: Some(claim.attempt_id.clone()),
+            cause: None,
             seen: Seen::Delivered,
             message_id: Some("m".into()),
             at: Some(Stamp::from_micros(5)),
@@ -469,7 +470,7 @@ async fn a_callback_resolves_a_lost_answer_and_is_kept_once(b: Bench) {
     assert_eq!(weighed, [Weighed::Kept, Weighed::Duplicate]);
     b.is(&event.id, State::Delivered, Reason::ReconciledDelivered).await;
     let other = Evidence {
-        receipt: Receipt { attempt_id: "nobody".into(), ..evidence.receipt.clone() },
+        receipt: Receipt { attempt_id: Some("nobody".into()), ..evidence.receipt.clone() },
         ..evidence.clone()
     };
     assert_eq!(b.store.weigh(&[other]).await.expect("weighs"), [Weighed::Unmatched]);
@@ -885,7 +886,8 @@ async fn a_number_under_another_name_is_not_kept(b: Bench) {
     let evidence = Evidence {
         provider: "demo".into(),
         receipt: Receipt {
-            attempt_id: claim.attempt_id.clone(),
+            attempt_id: Some(claim.attempt_id.clone()),
+            cause: None,
             seen: Seen::Accepted,
             message_id: None,
             at: None,

@@ -256,6 +256,21 @@ impl<E: Engine> SqlStore<E> {
             vec![(&receipt.attempt_id).into(), (&evidence.provider).into()],
         )
         .await?;
+        // An attempt is named by our id where it travelled; else by the id that the provider gave.
+        if let (None, Some(message_id)) = (&receipt.attempt_id, &receipt.message_id) {
+            rows = Self::query(
+                tx,
+                same(
+                    "SELECT a.id, a.attempt, a.fingerprint FROM attempts a
+                      WHERE a.provider = $2 AND EXISTS (SELECT 1 FROM facts f
+                        WHERE f.id = a.id AND f.attempt = a.attempt AND f.provider = $2
+                          AND f.provider_message_id = $1)
+                      ORDER BY a.started_at DESC LIMIT 1",
+                ),
+                vec![message_id.into(), (&evidence.provider).into()],
+            )
+            .await?;
+        }
         let Some(mut row) = rows.pop() else { return Ok(Weighed::Unmatched) };
         let (id, attempt, fingerprint) = (row.text()?, row.count()?, row.text()?);
         // An id that is the recipient's number under another name is not kept.
@@ -270,6 +285,7 @@ impl<E: Engine> SqlStore<E> {
             attempt,
             seen: receipt.seen,
             message_id: message_id.clone(),
+            cause: receipt.cause.map(crate::providers::Cause::as_str),
             provider_at: receipt.at,
         };
         // A provider repeats its callbacks until it hears 2xx: the same one is one fact.
@@ -287,6 +303,7 @@ impl<E: Engine> SqlStore<E> {
             let at = receipt.at.map(Stamp::micros);
             if detail.get_code("seen") == Some(receipt.seen.as_str())
                 && detail.get_number("provider_at") == at
+                && detail.get_code("code") == receipt.cause.map(crate::providers::Cause::as_str)
             {
                 return Ok(Weighed::Duplicate);
             }

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::model::Channel;
 use async_trait::async_trait;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use serde_json::json;
+use server::config::Kind;
 use server::domain::{Lookup, Verdict};
 use server::providers::{
-    CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query, Reading,
-    Receipt,
+    Callback, CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query,
 };
 
 use crate::support::{Api, request};
@@ -241,22 +240,15 @@ impl Provider for Faulty {
         Lookup::Absent
     }
 
-    fn verify_callback(&self, _: &CallbackRequest<'_>) -> Result<Vec<Receipt>, CallbackError> {
+    async fn verify_callback(&self, _: &CallbackRequest<'_>) -> Result<Callback, CallbackError> {
         panic!("a fault")
     }
 }
 
 #[tokio::test]
 async fn a_panic_is_a_problem_and_the_next_request_is_answered() {
-    let capability = Capability {
-        kind: "faulty",
-        channels: vec![Channel::Sms],
-        reading: Reading::None,
-        settle: None,
-        replay_window: None,
-        has_callbacks: true,
-        has_validity: false,
-    };
+    let capability =
+        Capability { kind: "faulty", ..Capability::of(Kind::find("http").unwrap(), None) };
     let faulty: Arc<dyn Provider> = Arc::new(Faulty(capability));
     let api = Api::with(&[], BTreeMap::from([("faulty".to_owned(), faulty)])).await;
     let answer = api.call(Method::POST, "/webhooks/faulty", Some(json!({}))).await;

@@ -13,6 +13,7 @@ use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::entropy::Entropy;
 use crate::providers::{Secret, signature};
 use crate::simulator::callbacks::CallbackFacts;
 use crate::simulator::{Incoming, Known, Line, Reply, Simulator};
@@ -25,6 +26,10 @@ struct Mounted {
 
 pub(super) fn routes(simulator: Arc<Simulator>, kind: &'static str) -> Router {
     Router::new().route("/messages", post(send).get(find)).with_state(Mounted { simulator, kind })
+}
+
+pub(super) fn message_id(entropy: &dyn Entropy) -> String {
+    format!("m-{}", entropy.hex(12))
 }
 
 /// What a sender must give. The texts are looked at and dropped.
@@ -69,8 +74,7 @@ async fn send(
     let Some(message) = message else {
         return refused(StatusCode::BAD_REQUEST, "bad_request", true);
     };
-    let incoming =
-        Incoming { kind: mounted.kind, attempt: message.attempt_id, destination: message.to };
+    let incoming = Incoming::new(mounted.kind, message.attempt_id, message.to);
     match simulator.play(&incoming, line.as_deref()).await {
         Reply::Accepted { message_id, is_repeat } => {
             let status = if is_repeat { StatusCode::CONFLICT } else { StatusCode::ACCEPTED };

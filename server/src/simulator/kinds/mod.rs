@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::Simulator;
 use super::callbacks::CallbackFacts;
+use crate::entropy::Entropy;
 use crate::providers::Secret;
 
 /// One protocol.
@@ -17,6 +18,8 @@ pub struct Kind {
     pub name: &'static str,
     /// What it answers below that segment, under the name that it is mounted as.
     pub(super) routes: fn(Arc<Simulator>, &'static str) -> Router,
+    /// A new message id in the vendor's own form.
+    pub(super) message_id: fn(&dyn Entropy) -> String,
     /// One signed callback to this URL.
     pub(super) callback: fn(&CallbackFacts<'_>, &str, &Secret) -> Option<http::Request<Bytes>>,
 }
@@ -24,6 +27,16 @@ pub struct Kind {
 /// Every protocol that there is. `demo` speaks the generic one under a name of its own, so that scripts
 /// for the product's `demo` provider do not meet tests of the kind `http`.
 pub const KINDS: &[Kind] = &[
-    Kind { name: "http", routes: generic::routes, callback: generic::callback },
-    Kind { name: "demo", routes: generic::routes, callback: generic::callback },
+    Kind {
+        name: "http",
+        routes: generic::routes,
+        message_id: generic::message_id,
+        callback: generic::callback,
+    },
+    Kind {
+        name: "demo",
+        routes: generic::routes,
+        message_id: generic::message_id,
+        callback: generic::callback,
+    },
 ];
