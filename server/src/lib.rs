@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod dispatch;
 pub mod domain;
+pub mod duty;
 pub mod entropy;
 pub mod host;
 pub mod http;

@@ -16,6 +16,7 @@ use crate::cli::serve::Part;
 use crate::clock::{Clock, FollowingClock, duration};
 use crate::config::Config;
 use crate::dispatch::{self, Dispatcher};
+use crate::duty::{self, Duty, Pass};
 use crate::entropy::Entropy;
 use crate::http::health::Health;
 use crate::keys::Keys;
@@ -35,6 +36,8 @@ const ALIVE_WITHIN: i64 = 15_000_000;
 const UNHEARD_POLL: Duration = Duration::from_secs(1);
 /// Between two readings of the database's clock.
 const CLOCK_EVERY: Duration = Duration::from_secs(10);
+/// Who holds the duties of an embedded database: its one server, also after it was killed and started again.
+const EMBEDDED: &str = "embedded";
 /// Between two sweeps of sessions that are over.
 const SESSIONS_SWEEP: Duration = Duration::from_secs(600);
 
@@ -134,6 +137,8 @@ pub struct Node {
     pub admission: Arc<AdmissionService>,
     /// Follows the database's clock where that is another machine's.
     pub clock: FollowingClock,
+    /// Who holds the duties of this process; see [`crate::duty`].
+    pub holder: String,
     is_held: Arc<AtomicBool>,
     // Held while this process serves an embedded database: a second one is refused.
     _lock: Option<std::fs::File>,
@@ -219,6 +224,7 @@ impl Node {
             health,
             admission,
             clock,
+            holder: if is_shared { worker.id.clone() } else { EMBEDDED.to_owned() },
             is_held: Arc::default(),
             _lock: lock,
             stop,
@@ -276,6 +282,7 @@ impl Node {
                     resolver: Arc::clone(&self.resolver),
                     wakeups: self.wakeups.clone(),
                     ticker: ticker.clone(),
+                    sweep: self.duty(duty::SWEEP).with_lease(duty::SWEEP_LEASE),
                     workers: self.config.reconcile.workers,
                     read_timeout: self.config.reconcile.read_timeout,
                     resolver_timeout: self.config.resolver.timeout,
@@ -294,8 +301,19 @@ impl Node {
             });
             self.reconciler = Some(reconciler);
         }
-        self.keep_house(ticker);
+        self.keep_house(ticker.clone());
         self.keep_in_touch();
+        let store = Arc::clone(&self.store);
+        self.supervisor.keep_duty(self.duty(duty::SESSIONS), SESSIONS_SWEEP, ticker, move |hold| {
+            let store = Arc::clone(&store);
+            async move { store.purge_sessions(hold).await.map(|_| Pass::Done) }
+        });
+    }
+
+    /// This process's side of a duty.
+    fn duty(&self, name: &'static str) -> Duty {
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.env.clock));
+        Duty::new(name, store, clock, self.holder.clone())
     }
 
     /// What other processes told, and the database's clock.
@@ -353,7 +371,7 @@ impl Node {
         });
     }
 
-    /// The heartbeat, and the sweep of what is over in the pages' tables.
+    /// The heartbeat.
     fn keep_house(&self, ticker: Ticker) {
         let (store, clock, stop) =
             (Arc::clone(&self.store), Arc::clone(&self.env.clock), self.stop.clone());
@@ -364,7 +382,6 @@ impl Node {
             let (mut worker, digest, ticker) = (worker.clone(), digest.clone(), ticker.clone());
             let (held, health) = (Arc::clone(&held), Arc::clone(&health));
             async move {
-                let mut swept_at = clock.boot();
                 while !stop.is_cancelled() {
                     worker.seen_at = clock.now();
                     match store.heartbeat(&worker, &digest).await {
@@ -380,12 +397,6 @@ impl Node {
                             }
                         }
                         Err(error) => tracing::warn!(%error, "the heartbeat could not be written"),
-                    }
-                    if clock.boot() - swept_at > crate::clock::micros(SESSIONS_SWEEP) {
-                        swept_at = clock.boot();
-                        if let Err(error) = store.purge_sessions().await {
-                            tracing::warn!(%error, "sessions that are over could not be removed");
-                        }
                     }
                     tokio::select! {
                         () = clock.sleep(HEARTBEAT) => {}
@@ -406,6 +417,9 @@ impl Node {
         }
         if let Some(reconciler) = &self.reconciler {
             reconciler.drain().await;
+        }
+        if let Err(error) = self.store.leave_duties(&self.holder).await {
+            tracing::warn!(%error, "this process could not give its duties back");
         }
         if let Err(error) = self.store.leave(&self.worker.id).await {
             tracing::warn!(%error, "this process could not sign off");

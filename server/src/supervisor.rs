@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
+use crate::duty::{Duty, Pass};
+use crate::store::{Error, Hold};
 
 /// Called by a loop after each pass that worked: what readiness is made of.
 #[derive(Clone)]
@@ -89,9 +91,67 @@ impl Supervisor {
         });
     }
 
+    /// Keeps a duty: wherever this process holds its lease, `work` runs once in `every`, and again at once
+    /// after [`Pass::More`]. Ticks under the duty's name after each look that worked, held or not.
+    pub fn keep_duty<F, R>(&self, duty: Duty, every: Duration, ticker: Ticker, work: F)
+    where
+        F: Fn(Hold) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<Pass, Error>> + Send + 'static,
+    {
+        let (stop, clock) = (self.stop.clone(), Arc::clone(&self.clock));
+        self.keep(duty.name(), move || {
+            let (duty, ticker, work) = (duty.clone(), ticker.clone(), work.clone());
+            let (stop, clock) = (stop.clone(), Arc::clone(&clock));
+            async move {
+                let mut failures = 0;
+                // The first pass is due at once.
+                let mut worked_at: Option<i64> = None;
+                while !stop.is_cancelled() {
+                    let is_due = worked_at.is_none_or(|at| {
+                        clock.boot().saturating_sub(at) >= crate::clock::micros(every)
+                    });
+                    match one_pass(&duty, is_due, &work).await {
+                        Ok(done) => {
+                            failures = 0;
+                            ticker.tick(duty.name());
+                            match done {
+                                Some(Pass::More) => continue,
+                                Some(Pass::Done) => worked_at = Some(clock.boot()),
+                                None => {}
+                            }
+                        }
+                        Err(error) => {
+                            failures += 1;
+                            duty.forget();
+                            tracing::warn!(duty = duty.name(), %error, "a duty failed; trying again");
+                            pause_after_error(failures, &*clock, &stop).await;
+                            continue;
+                        }
+                    }
+                    tokio::select! {
+                        () = clock.sleep(duty.look_every().min(every)) => {}
+                        () = stop.cancelled() => {}
+                    }
+                }
+            }
+        });
+    }
+
     /// Waits until every loop has ended.
     pub async fn drained(&self) {
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// None: it is another process's, or not due.
+async fn one_pass<F, R>(duty: &Duty, is_due: bool, work: &F) -> Result<Option<Pass>, Error>
+where
+    F: Fn(Hold) -> R,
+    R: Future<Output = Result<Pass, Error>>,
+{
+    match duty.hold().await? {
+        Some(hold) if is_due => work(hold).await.map(Some),
+        _ => Ok(None),
     }
 }

@@ -14,6 +14,7 @@ use tracing::Instrument as _;
 use crate::batch::{BatchError, Batcher};
 use crate::clock::duration;
 use crate::domain::Lookup;
+use crate::duty::Duty;
 use crate::outbox::Wakeups;
 use crate::providers::resolver::{Resolution, ResolveRequest, Resolver};
 use crate::providers::{Deadline, Query, Reading, Registry, Secret};
@@ -34,6 +35,8 @@ pub struct Parts {
     pub resolver: Arc<dyn Resolver>,
     pub wakeups: Wakeups,
     pub ticker: Ticker,
+    /// The sweep is done by one process for all.
+    pub sweep: Duty,
     /// Reads in flight at once.
     pub workers: usize,
     pub read_timeout: i64,
@@ -117,11 +120,30 @@ impl Reconciler {
         }
     }
 
-    /// Expires, reaps and settles until told to stop.
+    /// Expires, reaps and settles until told to stop, wherever this process holds the duty. What a sweep
+    /// does is decided and fenced record by record, so two at once would be waste and nothing worse.
     pub async fn run_sweep(&self) {
         let p = &self.parts;
         let mut failures = 0;
         while !self.stop.is_cancelled() {
+            match p.sweep.hold().await {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    failures = 0;
+                    p.ticker.tick("sweep");
+                    tokio::select! {
+                        () = p.env.clock.sleep(p.sweep.look_every()) => {}
+                        () = self.stop.cancelled() => {}
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(%error, "the sweep's duty could not be taken; trying again");
+                    pause_after_error(failures, &*p.env.clock, &self.stop).await;
+                    continue;
+                }
+            }
             match p.store.sweep(SWEEP_MAX).instrument(tracing::debug_span!("reconcile.reap")).await
             {
                 Ok(swept) => {
@@ -141,6 +163,8 @@ impl Reconciler {
                         let due = p.store.next_sweep().await.unwrap_or_default();
                         tokio::select! {
                             () = p.wakeups.wait_sweep(due, &*p.env.clock, &*p.env.entropy) => {}
+                            // In time to keep the duty.
+                            () = p.env.clock.sleep(p.sweep.look_every()) => {}
                             () = self.stop.cancelled() => {}
                         }
                     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::engine::{Batch, Engine, Row, Value, same};
 use super::freezes::GATE_ALONE;
-use super::{Accounts, Activation, Client, Error, SCHEMA_VERSION, SqlStore, Store, User};
+use super::{Accounts, Activation, Client, Error, Hold, SCHEMA_VERSION, SqlStore, Store, User};
 
 /// The settings under which the configuration in force is kept.
 const ACTIVE_DIGEST: &str = "config.active";
@@ -337,9 +337,10 @@ impl<E: Engine> Accounts for SqlStore<E> {
             .map(|_| ())
     }
 
-    async fn purge_sessions(&self) -> Result<u64, Error> {
+    async fn purge_sessions(&self, hold: Hold) -> Result<u64, Error> {
         let now = self.env.clock.now();
         let mut tx = self.engine.begin().await?;
+        Self::check_hold(&mut tx, hold).await?;
         let gone = Self::execute(
             &mut tx,
             same("DELETE FROM sessions WHERE expires_at <= $1"),

@@ -985,6 +985,53 @@ async fn both_engines_have_the_same_tables_and_columns() {
     }
 }
 
+async fn a_duty_has_one_holder_and_a_fence_that_grows(b: Bench) {
+    let other = b.beside(|_| {}).await;
+    let mine = b.store.take_duty("sweep:1", "p1", 10 * S).await.expect("asks").expect("is free");
+    assert_eq!(other.take_duty("sweep:1", "p2", 10 * S).await.expect("asks"), None);
+    assert!(other.take_duty("sessions", "p2", 10 * S).await.expect("asks").is_some());
+    b.later(8);
+    assert_eq!(b.store.take_duty("sweep:1", "p1", 10 * S).await.expect("renews"), Some(mine));
+    b.later(8);
+    assert_eq!(other.take_duty("sweep:1", "p2", 10 * S).await.expect("asks"), None, "was renewed");
+    b.later(3);
+    let theirs = other.take_duty("sweep:1", "p2", 10 * S).await.expect("asks").expect("is over");
+    assert!(theirs.fence > mine.fence);
+    assert_eq!(b.store.take_duty("sweep:1", "p1", 10 * S).await.expect("asks"), None);
+    other.leave_duties("p2").await.expect("leaves");
+    assert!(b.store.take_duty("sweep:1", "p1", 10 * S).await.expect("asks").is_some());
+    let duties = b.store.duties().await.expect("lists");
+    let names: Vec<&str> = duties.iter().map(|duty| duty.name.as_str()).collect();
+    assert_eq!(names, ["sessions", "sweep:1"]);
+}
+
+async fn of_racing_processes_one_takes_a_duty(b: Bench) {
+    let takers = (0..8).map(|n| {
+        let store = Arc::clone(&b.store);
+        tokio::spawn(async move { store.take_duty("sweep:1", &format!("p{n}"), 10 * S).await })
+    });
+    let taken = futures::future::join_all(takers.collect::<Vec<_>>()).await;
+    let held = taken
+        .into_iter()
+        .filter(|taken| taken.as_ref().expect("runs").as_ref().expect("answers").is_some());
+    assert_eq!(held.count(), 1);
+}
+
+async fn a_holder_that_was_followed_writes_nothing(b: Bench) {
+    let now = crate::clock::Clock::now(&b.clock);
+    b.store.save_session("h", None, "data", now.plus(S)).await.expect("saves");
+    let old = b.store.take_duty("d", "p1", S).await.expect("asks").expect("is free");
+    b.later(2);
+    let new = b.store.take_duty("d", "p2", S).await.expect("asks").expect("is over");
+    let purged = b.store.purge_sessions(old).await;
+    assert!(matches!(purged, Err(Error::DutyLost { name: "d" })));
+    assert_eq!(b.count("SELECT COUNT(*) FROM sessions").await, 1);
+    assert_eq!(b.store.purge_sessions(new).await.expect("purges"), 1);
+    b.later(2);
+    // Over, but nobody has followed: its work is still the only one.
+    assert_eq!(b.store.purge_sessions(new).await.expect("purges"), 0);
+}
+
 macro_rules! on_both_engines {
     ($($name:ident),+ $(,)?) => {
         mod sqlite {
@@ -1033,4 +1080,7 @@ on_both_engines! {
     dead_replays_do_not_stand_before_live_ones,
     freezing_again_does_not_quicken_the_release,
     a_number_under_another_name_is_not_kept,
+    a_duty_has_one_holder_and_a_fence_that_grows,
+    of_racing_processes_one_takes_a_duty,
+    a_holder_that_was_followed_writes_nothing,
 }

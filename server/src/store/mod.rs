@@ -8,6 +8,7 @@ mod accounts;
 mod admit;
 #[cfg(test)]
 mod conformance;
+mod duties;
 pub mod engine;
 mod freezes;
 mod pages;
@@ -31,6 +32,7 @@ use crate::domain::{Ctx, Facing, Lookup, Policy, PreCall, Verdict};
 use crate::entropy::Entropy;
 use crate::keys::Keys;
 
+pub use duties::{Duties, DutyView, Hold};
 pub use engine::SCHEMA_VERSION;
 
 /// Why the store could not do it.
@@ -68,6 +70,9 @@ pub enum Error {
     /// An embedded database has one server.
     #[error("another process serves {name}")]
     Served { name: String },
+    /// Another process has taken over the duty since: nothing was written.
+    #[error("the duty `{name}` is another process's by now")]
+    DutyLost { name: &'static str },
     /// The keys outside the database are not those which it was made with.
     #[error("the key `{name}` is not the one that this database was made with")]
     OtherKeys { name: String },
@@ -507,7 +512,8 @@ pub trait Accounts: Send + Sync {
     ) -> Result<(), Error>;
     async fn load_session(&self, hash: &str) -> Result<Option<String>, Error>;
     async fn delete_session(&self, hash: &str) -> Result<(), Error>;
-    async fn purge_sessions(&self) -> Result<u64, Error>;
+    /// Removes sessions, one-time keys and failed sign-ins that are over. A duty's work.
+    async fn purge_sessions(&self, hold: Hold) -> Result<u64, Error>;
 
     /// Until when sign-in of any of these subjects is blocked.
     async fn login_blocked_to(&self, subjects: &[String]) -> Result<Option<Stamp>, Error>;
@@ -547,7 +553,7 @@ pub trait Accounts: Send + Sync {
 
 /// The whole store.
 #[async_trait]
-pub trait Store: Ledger + Freezes + Pages + Accounts + fmt::Debug {
+pub trait Store: Ledger + Freezes + Pages + Accounts + Duties + fmt::Debug {
     /// Applies the missing migrations.
     async fn migrate(&self) -> Result<(), Error>;
     /// The schema is the one that this program knows.

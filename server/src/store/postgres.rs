@@ -9,8 +9,10 @@ use sqlx::{AssertSqlSafe, Column as _, Postgres, Row as _, TypeInfo as _, ValueR
 use super::Error;
 use super::engine::{Cell, Engine, Row, Sql, Value, migrator, store_error};
 
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "ledger", include_str!("../../../migrations/postgres/0001_ledger.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "ledger", include_str!("../../../migrations/postgres/0001_ledger.sql")),
+    (2, "nodes", include_str!("../../../migrations/postgres/0002_nodes.sql")),
+];
 
 /// Connections of one process.
 const CONNECTIONS: u32 = 16;

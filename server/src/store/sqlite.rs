@@ -11,8 +11,10 @@ use sqlx::{AssertSqlSafe, Column as _, Row as _, Sqlite, TypeInfo as _, ValueRef
 use super::Error;
 use super::engine::{Cell, Engine, Row, Sql, Value, migrator, store_error};
 
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(1, "ledger", include_str!("../../../migrations/sqlite/0001_ledger.sql"))];
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "ledger", include_str!("../../../migrations/sqlite/0001_ledger.sql")),
+    (2, "nodes", include_str!("../../../migrations/sqlite/0002_nodes.sql")),
+];
 
 /// Connections that only read.
 const READERS: u32 = 4;
