@@ -97,13 +97,17 @@ impl Bench {
         super::open(&self.url, env).await.expect("opens")
     }
 
-    async fn sqlite() -> Self {
+    pub(super) fn is_sqlite(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    pub(super) async fn sqlite() -> Self {
         let folder = std::env::temp_dir().join(format!("sendonce-test-{}", SystemEntropy.hex(8)));
         std::fs::create_dir_all(&folder).expect("a temporary folder");
         Self::new(format!("sqlite://{}/ledger.db", folder.display()), Some(folder)).await
     }
 
-    async fn postgres() -> Option<Self> {
+    pub(super) async fn postgres() -> Option<Self> {
         use sqlx::Connection as _;
         let server = std::env::var("TEST_PG_URL").ok()?;
         let name = format!("t_{}", SystemEntropy.hex(8));
@@ -226,7 +230,7 @@ impl Bench {
     }
 
     /// Runs a statement past the store; true when the database took it.
-    async fn force(&self, sql: String) -> bool {
+    pub(super) async fn force(&self, sql: String) -> bool {
         use sqlx::Connection as _;
         if self.folder.is_some() {
             let mut connection = sqlx::SqliteConnection::connect(&self.url).await.expect("opens");

@@ -12,6 +12,8 @@ mod duties;
 pub mod engine;
 mod freezes;
 mod pages;
+#[cfg(test)]
+mod plans;
 mod postgres;
 mod rows;
 mod sqlite;

@@ -15,7 +15,7 @@ use crate::domain::{Event, Illegal, Phase, PreCall, Step, TokenState};
 
 /// Due, alive, in no frozen scope, and of no paused provider. Oldest due time first, so that a failing
 /// row moves back behind those that wait.
-const CLAIM: Sql = locking!(
+pub(super) const CLAIM: Sql = locking!(
     "SELECT o.record_id FROM outbox o
      WHERE o.channel = $1 AND o.due_at <= $2 AND o.expires_at > $3
        AND o.semantics BETWEEN $5 AND $6
@@ -27,7 +27,7 @@ const CLAIM: Sql = locking!(
     "FOR UPDATE OF o SKIP LOCKED"
 );
 
-const CLAIM_REPLAYS: Sql = locking!(
+pub(super) const CLAIM_REPLAYS: Sql = locking!(
     "SELECT r.id FROM records r
      WHERE r.replay_at <= $2 AND r.channel = $1 AND r.state = 'dispatch_unknown' AND r.expires_at > $3
        AND r.semantics BETWEEN $5 AND $6
@@ -47,7 +47,7 @@ const GATE_SHARED: Sql = Sql {
     postgres: "SELECT CAST(pg_advisory_xact_lock_shared(7465736) AS TEXT)",
 };
 
-const CLAIM_READS: Sql = locking!(
+pub(super) const CLAIM_READS: Sql = locking!(
     "SELECT r.id, r.event_id, r.state, r.attempt, r.calls, r.channel, r.provider, r.message_id,
             r.attempt_started_at, r.destination_ref, r.reset_ref, r.purpose, a.attempt_id, a.fingerprint
      FROM records r JOIN attempts a ON a.id = r.id AND a.attempt = r.attempt
@@ -57,24 +57,24 @@ const CLAIM_READS: Sql = locking!(
     "FOR UPDATE OF r SKIP LOCKED"
 );
 
-const LEASES_OVER: Sql = locking!(
+pub(super) const LEASES_OVER: Sql = locking!(
     "SELECT id FROM records WHERE state = 'dispatching' AND lease_until <= $1
        AND semantics BETWEEN $3 AND $4
      ORDER BY lease_until, id LIMIT $2",
     "FOR UPDATE SKIP LOCKED"
 );
-const QUEUE_OVER: Sql = locking!(
+pub(super) const QUEUE_OVER: Sql = locking!(
     "SELECT record_id FROM outbox WHERE expires_at <= $1
        AND semantics BETWEEN $3 AND $4 ORDER BY expires_at, record_id LIMIT $2",
     "FOR UPDATE SKIP LOCKED"
 );
-const UNKNOWN_OVER: Sql = locking!(
+pub(super) const UNKNOWN_OVER: Sql = locking!(
     "SELECT id FROM records WHERE state = 'dispatch_unknown' AND expires_at <= $1
        AND semantics BETWEEN $3 AND $4
      ORDER BY expires_at, id LIMIT $2",
     "FOR UPDATE SKIP LOCKED"
 );
-const POLLS_OVER: Sql = locking!(
+pub(super) const POLLS_OVER: Sql = locking!(
     "SELECT id FROM records WHERE state = 'sent' AND settled_at IS NULL AND poll_until <= $1
        AND semantics BETWEEN $3 AND $4
      ORDER BY poll_until, id LIMIT $2",

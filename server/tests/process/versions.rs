@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use app::model::State;
+use app::model::{Stamp, State};
+use async_trait::async_trait;
 use serde_json::json;
 use server::admission::AdmissionAnswer;
 use server::cli::serve::Part;
-use server::clock::SystemClock;
+use server::clock::{Clock, SystemClock};
 use server::config::Config;
 use server::entropy::SystemEntropy;
 use server::node::{Node, Seams};
@@ -49,15 +50,25 @@ fn migrations_started_at_once_are_safe_and_an_unknown_schema_is_refused() {
 
 /// A process of the next version, which knows newer lease semantics beside ours.
 async fn newer(app: &App, url: &str, parts: &[Part]) -> Node {
+    node(app, url, parts, Arc::new(SystemClock), 1..=2).await
+}
+
+/// Another process on the same database, inside this one.
+async fn node(
+    app: &App,
+    url: &str,
+    parts: &[Part],
+    clock: Arc<dyn Clock>,
+    semantics: std::ops::RangeInclusive<u32>,
+) -> Node {
     let path = app.config();
     let database = ("DATABASE_URL".to_owned(), url.to_owned());
     let config = Config::load(Some(path.as_path()), [database].into_iter()).expect("is valid");
-    let clock: Arc<dyn server::clock::Clock> = Arc::new(SystemClock);
     let seams = Seams {
         transport: Arc::new(HttpTransport::new(Arc::clone(&clock))),
         entropy: Arc::new(SystemEntropy),
         clock,
-        semantics: 1..=2,
+        semantics,
     };
     let parts = parts.iter().copied().collect();
     Node::build(config, &seams, parts, false).await.expect("builds")
@@ -114,4 +125,54 @@ fn an_older_worker_leaves_alone_what_a_newer_one_wrote() {
     invariants_hold(&url);
     runtime.block_on(next.stop());
     runtime.block_on(front.stop());
+}
+
+/// A machine whose clock is ten minutes ahead.
+#[derive(Debug)]
+struct Ahead;
+
+#[async_trait]
+impl Clock for Ahead {
+    fn now(&self) -> Stamp {
+        SystemClock.now().plus(600_000_000)
+    }
+
+    fn boot(&self) -> i64 {
+        SystemClock.boot()
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        SystemClock.sleep(duration).await;
+    }
+}
+
+#[test]
+fn a_worker_whose_clock_is_ahead_neither_expires_nor_steals_nor_sends_early() {
+    let Some(url) = database() else { return };
+    let simulator = Simulator::start();
+    simulator.script(&[json!({"slow": {"ms": 800}})]);
+    let setting =
+        Setting { database: Some(url.clone()), call_timeout: "2s", ..Setting::at(simulator.port) };
+    let app = App::start(setting);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let _inside = runtime.enter();
+    let parts = [Part::Dispatch, Part::Reconcile];
+    let mut ahead = runtime.block_on(node(&app, &url, &parts, Arc::new(Ahead), 1..=1));
+    ahead.start();
+    app.freeze("all");
+    // By its own clock these have expired long ago.
+    let ids: Vec<String> =
+        (0..10).map(|_| app.admit(60)["id"].as_str().unwrap_or_default().to_owned()).collect();
+    thread::sleep(Duration::from_secs(1));
+    app.unfreeze("all");
+    for id in &ids {
+        let record = app.until(id, &["sent", "delivered", "expired", "dispatch_unknown"]);
+        assert_eq!(record["calls"].as_u64(), Some(1), "{record}");
+        assert_eq!(record["reason"].as_str().map(|why| why.contains("expired")), Some(false));
+        assert!(!app.story(id).contains(&"lease_lost_after_call".to_owned()), "no lease is stolen");
+    }
+    assert_eq!((simulator.calls(), simulator.messages()), (10, 10));
+    invariants_hold(&url);
+    runtime.block_on(ahead.stop());
 }
