@@ -15,5 +15,7 @@ mod health;
 mod operations;
 #[path = "api/schema.rs"]
 mod schema;
+#[path = "api/tokens.rs"]
+mod tokens;
 #[path = "api/webhooks.rs"]
 mod webhooks;

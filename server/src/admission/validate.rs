@@ -345,7 +345,7 @@ pub fn unknown_names(object: &Object, known: &[&str]) -> Vec<FieldError> {
 }
 
 /// What is wrong with a field's text.
-fn fault(kind: Kind, text: &str) -> Option<&'static str> {
+pub fn fault(kind: Kind, text: &str) -> Option<&'static str> {
     match kind {
         _ if text.is_empty() => Some("empty"),
         Kind::Id { chars_max, has_plus, refuses } => {

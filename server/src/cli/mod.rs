@@ -19,6 +19,7 @@ pub mod serve;
 pub mod simulator;
 #[cfg(test)]
 mod testing;
+pub mod token_id;
 pub mod user;
 pub mod workers;
 
@@ -82,6 +83,8 @@ pub enum Command {
     Freezes(freeze::FreezesArgs),
     /// Show the processes, their versions and their lease semantics.
     Workers(workers::Args),
+    /// Name the token of a hash, for whoever holds the keys.
+    TokenId(token_id::Args),
     /// Run the provider simulator as a server.
     Simulator(simulator::Args),
     /// Providers and what they can do.
@@ -162,6 +165,7 @@ pub async fn run(
         Command::Config(args) => config::run(args, cli.load(), out),
         Command::Simulator(args) => host.simulator(args.clone()).await,
         Command::Provider(args) => provider::run(args, cli.load(), out),
+        Command::TokenId(args) => token_id::run(args, &cli.load()?, input, out),
         Command::Healthcheck(args) => healthcheck::run(args, || cli.load(), out).await,
         Command::Admit(args) => {
             let config = cli.load()?;
@@ -279,6 +283,7 @@ mod tests {
             "workers --json",
             "simulator --listen 127.0.0.1:4010 --smtp 127.0.0.1:4025",
             "provider list",
+            "token-id --stdin",
             "healthcheck --url http://127.0.0.1:3000/readyz",
         ] {
             let line = format!("sendonce {command} --config /x/sendonce.toml");
@@ -301,6 +306,7 @@ mod tests {
             "sendonce freeze",
             "sendonce freeze --reason x --review-in soon",
             "sendonce find",
+            "sendonce token-id",
             "sendonce admit",
         ] {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);

@@ -42,6 +42,11 @@ pub enum Event {
     Cancel { actor: String },
     /// Its own token was used or replaced while it waited.
     TokenDead { token: TokenState },
+    /// Its own token is used or replaced now, whatever the record's state. `by`: the record whose message
+    /// or use replaced it.
+    TokenEnds { token: TokenState, by: Option<String>, actor: String },
+    /// Somebody asked to consume its token and got this answer; `count`: so many times since the last fact.
+    TokenAsked { answer: &'static str, count: i64, actor: String },
     /// Polling of a sent notification is over.
     PollOver,
     /// A restore or a failover may have lost commits about it.
@@ -118,6 +123,15 @@ impl Record {
 }
 
 impl Step {
+    /// One more event on top of this decision, in the same commit.
+    ///
+    /// # Errors
+    /// As [`Record::apply`].
+    pub fn then(mut self, event: &Event, ctx: &Ctx<'_>) -> Result<Self, Illegal> {
+        self.run(event, ctx)?;
+        Ok(self)
+    }
+
     fn run(&mut self, event: &Event, ctx: &Ctx<'_>) -> Result<(), Illegal> {
         match event {
             Event::Claim { owner, lease_until, is_frozen } => {
@@ -140,6 +154,18 @@ impl Step {
             Event::Expire { was_frozen } => self.expire(*was_frozen, ctx),
             Event::Cancel { actor } => self.cancel(actor, ctx),
             Event::TokenDead { token } => self.token_dead(*token, ctx),
+            Event::TokenEnds { token, by, actor } => {
+                self.token_ends(*token, by.as_deref(), actor, ctx)
+            }
+            Event::TokenAsked { answer, count, actor } => {
+                let mut detail = Detail::default().code("answer", answer);
+                if *count > 1 {
+                    detail = detail.number("count", *count);
+                }
+                self.note(FactKind::Token, None, detail, ctx);
+                self.name_actor(actor);
+                Ok(())
+            }
             Event::PollOver => self.poll_over(ctx),
             Event::Restored => self.restored(ctx),
         }
@@ -533,19 +559,54 @@ impl Step {
         require(self.record.state == State::Accepted, Illegal::State)?;
         let number = self.record.attempt;
         self.go(State::FailedFinal, Reason::Cancelled, number, Detail::default(), ctx);
+        self.name_actor(actor);
+        Ok(())
+    }
+
+    fn name_actor(&mut self, actor: &str) {
         if let Some(fact) = self.facts.last_mut() {
             actor.clone_into(&mut fact.actor);
         }
-        Ok(())
     }
 
     fn token_dead(&mut self, token: TokenState, ctx: &Ctx<'_>) -> Result<(), Illegal> {
         require(token != TokenState::Live, Illegal::NotAllowed)?;
+        require(self.waits_for_first_byte(), Illegal::State)?;
+        self.fail(token_reason(token), ctx);
+        Ok(())
+    }
+
+    /// It waits, or is claimed for a fresh attempt: nothing of the next call can be on the wire.
+    fn waits_for_first_byte(&self) -> bool {
         let r = &self.record;
         let before_marker =
             r.state == State::Dispatching && r.phase == Phase::Claimed && !r.is_replay;
-        require(r.state == State::Accepted || before_marker, Illegal::State)?;
-        self.fail(token_reason(token), ctx);
+        r.state == State::Accepted || before_marker
+    }
+
+    /// The token's own fact, and the end of what still waits: a used or replaced link is not sent. A call
+    /// that is under way, or whose outcome is unknown, is resolved by reads alone from here on.
+    fn token_ends(
+        &mut self,
+        token: TokenState,
+        by: Option<&str>,
+        actor: &str,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Illegal> {
+        require(token != TokenState::Live, Illegal::NotAllowed)?;
+        let detail = match by {
+            Some(by) => Detail::default().code("by", by),
+            None => Detail::default(),
+        };
+        self.note(FactKind::Token, None, detail, ctx);
+        self.name_actor(actor);
+        if let Some(fact) = self.facts.last_mut() {
+            fact.reason = Some(token_reason(token));
+        }
+        self.record.replay_at = None;
+        if self.waits_for_first_byte() {
+            self.fail(token_reason(token), ctx);
+        }
         Ok(())
     }
 

@@ -908,3 +908,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_token_that_ends_stops_what_waits_and_leaves_every_other_state_as_it_is() {
+    for (state, life) in every_state() {
+        let ctx = Ctx { now: life.now, policy: &life.policy, facing: &life.facing, jitter: 500 };
+        let ends = Event::TokenEnds {
+            token: TokenState::Superseded,
+            by: Some("r2".to_owned()),
+            actor: "client:c".to_owned(),
+        };
+        let step = life.record.apply(&ends, &ctx).unwrap();
+        let note = &step.facts[0];
+        assert_eq!((note.kind, note.reason), (FactKind::Token, Some(Reason::TokenSuperseded)));
+        assert_eq!((note.actor.as_str(), note.detail.get_code("by")), ("client:c", Some("r2")));
+        assert_eq!(step.record.replay_at, None, "{state}");
+        let after = (step.record.state, step.record.reason);
+        if matches!(state, "accepted" | "claimed") {
+            assert_eq!(after, (State::FailedFinal, Reason::TokenSuperseded), "{state}");
+        } else {
+            assert_eq!(after, (life.record.state, life.record.reason), "{state}");
+            assert_eq!(step.facts.len(), 1, "{state}");
+        }
+        let asked =
+            Event::TokenAsked { answer: "token_expired", count: 2, actor: "client:c".to_owned() };
+        let step = life.record.apply(&asked, &ctx).unwrap();
+        assert_eq!(
+            (step.record.state, step.facts[0].detail.get_number("count")),
+            (life.record.state, Some(2))
+        );
+        let live = Event::TokenEnds { token: TokenState::Live, by: None, actor: String::new() };
+        assert_eq!(life.record.apply(&live, &ctx), Err(Illegal::NotAllowed));
+    }
+}

@@ -21,10 +21,11 @@ use serde_json::json;
 
 use super::body::{self, BodyError};
 use super::problem::{Problem, RETRY_AFTER_S};
-use super::{auth, freezes, openapi, request_id, schema, webhooks};
+use super::{auth, freezes, openapi, request_id, schema, tokens, webhooks};
 use crate::admission::{AdmissionAnswer, AdmissionService, EVENT_BYTES_MAX, FieldError};
 use crate::clock::Clock;
 use crate::entropy::Entropy;
+use crate::keys::Keys;
 use crate::outbox::Wakeups;
 use crate::providers::Registry;
 use crate::store::{Client, Error, Store};
@@ -53,6 +54,7 @@ pub struct ApiState {
     pub wakeups: Wakeups,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
+    pub keys: Arc<Keys>,
     /// Base of our own public URLs, without a slash at its end; never guessed from a request.
     pub public_url: Arc<str>,
 }
@@ -65,6 +67,7 @@ pub fn api_router(state: ApiState) -> Router {
         .route("/events/{id}", get(record))
         .route("/events/{id}/timeline", get(timeline))
         .route("/events/{id}/cancel", post(cancel))
+        .route("/tokens/consume", post(tokens::consume))
         .route("/freezes", get(freezes::list))
         .route("/freezes/{scope}", put(freezes::freeze).delete(freezes::unfreeze))
         .route("/schema/reset-event.json", get(|| async { document(&schema::reset_event()) }))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use app::model::{CallOutcome, Stamp, State};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 
-use super::{api, webhooks};
+use super::{api, tokens, webhooks};
 use crate::admission;
 use crate::store::Gauges;
 
@@ -56,6 +56,9 @@ pub fn install<'a>(
     for outcome in api::READ_OUTCOMES {
         metrics::counter!(api::READS, "outcome" => *outcome).absolute(0);
     }
+    for outcome in tokens::OUTCOMES {
+        metrics::counter!(tokens::COUNTER, "outcome" => *outcome).absolute(0);
+    }
     for provider in providers {
         metrics::counter!(CALLS, "provider" => provider.to_owned()).absolute(0);
         let outcomes = webhooks::OUTCOMES.iter().map(|outcome| (webhooks::COUNTER, *outcome));
@@ -88,6 +91,7 @@ fn describe() {
         "Evidence about an attempt after a later call had started: must stay 0."
     );
     describe_counter!(CALLS, "Calls: requests that send, counted when their marker committed.");
+    describe_counter!(tokens::COUNTER, "Answers to uses of tokens, by outcome.");
     describe_counter!(CALL_OUTCOMES, "How calls ended.");
     describe_counter!(
         SETTLEMENTS,

@@ -21,6 +21,7 @@ mod serve;
 pub mod session;
 pub mod site;
 pub mod sse;
+pub mod tokens;
 pub mod ui;
 pub mod webhooks;
 

@@ -105,6 +105,12 @@ pub fn document_of(public_url: &str) -> Value {
         "description": "Only where it was admitted before, or converged on the first of its window.",
         "schema": { "type": "string", "const": "true" },
     } });
+    let mut consumed =
+        json_answer("Used, now or before by the same consume_id.", reference("Consumed"));
+    consumed["headers"] = json!({ "Idempotency-Replayed": {
+        "description": "Only where the same consume_id had used it before.",
+        "schema": { "type": "string", "const": "true" },
+    } });
     let body = &["request_timeout", "unsupported_media_type"][..];
     let mut find = operation(
         "findEvent",
@@ -165,6 +171,15 @@ pub fn document_of(public_url: &str) -> Value {
                 &[&["notification_not_found", "too_late", "invalid_request", "request_too_large", "request_timeout"],
                   KEYED],
             )),
+        },
+        "/v1/tokens/consume": {
+            "post": with_body(
+                operation("consumeToken", "Uses a token, once; again with the same consume_id", Some("consume"), answers(
+                    &[("200", consumed)],
+                    &[&["invalid_request", "request_too_large"], problem::TOKENS, body, KEYED],
+                )),
+                reference("ConsumeRequest"),
+            ),
         },
         "/v1/freezes": {
             "get": operation("listFreezes", "Freezes in force", Some("freeze"), answers(
@@ -246,6 +261,8 @@ pub fn document_of(public_url: &str) -> Value {
                 "Event": schema::event(),
                 "Record": schema::record(),
                 "Fact": schema::fact(),
+                "ConsumeRequest": schema::consume_request(),
+                "Consumed": schema::consumed(),
                 "Freeze": schema::freeze(),
                 "FreezeRequest": schema::freeze_request(),
                 "Problem": schema::problem(),

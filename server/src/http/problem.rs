@@ -36,6 +36,8 @@ pub enum Problem {
     RequestTimeout,
     /// One of [`CONFLICTS`].
     Conflict(&'static str),
+    /// One of [`TOKENS`].
+    Token(&'static str),
     EventPurged,
     TooLate,
     NotificationNotFound,
@@ -70,6 +72,10 @@ pub const CONFLICTS: &[&str] = &[
     "request_window_conflict",
 ];
 
+/// Why a token cannot be used.
+pub const TOKENS: &[&str] =
+    &["token_consumed", "token_superseded", "token_expired", "token_unknown"];
+
 /// Every code with its status and title: what the documents are made from.
 pub const CODES: &[(&str, u16, &str)] = &[
     ("unauthorized", 401, "A client key is needed, and this one is not known"),
@@ -90,6 +96,14 @@ pub const CODES: &[(&str, u16, &str)] = &[
         "The window was taken by a request with another token, link, channel or destination",
     ),
     ("event_purged", 410, "The event was admitted, and its record is purged since"),
+    ("token_consumed", 409, "The token was used before"),
+    (
+        "token_superseded",
+        410,
+        "A newer message, the use of another token, or a cancellation has replaced this token",
+    ),
+    ("token_expired", 410, "The token's time ran out"),
+    ("token_unknown", 404, "There is no such token"),
     ("too_late", 409, "It is too late to cancel"),
     ("notification_not_found", 404, "There is no such notification"),
     ("scope_not_found", 404, "There is no such scope to freeze"),
@@ -137,7 +151,7 @@ impl Problem {
             Self::RequestTooLarge => "request_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
             Self::RequestTimeout => "request_timeout",
-            Self::Conflict(code) => code,
+            Self::Conflict(code) | Self::Token(code) => code,
             Self::EventPurged => "event_purged",
             Self::TooLate => "too_late",
             Self::NotificationNotFound => "notification_not_found",
@@ -268,6 +282,7 @@ mod tests {
             Problem::internal(store::Error::OtherKeys { name: "x".to_owned() }),
         ];
         problems.extend(CONFLICTS.iter().map(|code| Problem::Conflict(code)));
+        problems.extend(TOKENS.iter().map(|code| Problem::Token(code)));
         let mut codes: Vec<&str> = problems.iter().map(Problem::code).collect();
         let mut listed: Vec<&str> = CODES.iter().map(|(code, ..)| *code).collect();
         codes.sort_unstable();

@@ -244,6 +244,40 @@ pub fn fact() -> Value {
     )
 }
 
+/// What is sent to use a token.
+#[must_use]
+pub fn consume_request() -> Value {
+    json!({
+        "description": "The SHA-256 of the token, never the token itself. With a consume_id the use can be \
+            repeated when its answer was lost.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["token_hash"],
+        "properties": {
+            "token_hash": { "type": "string", "pattern": "^[0-9a-f]{64}$" },
+            "consume_id": {
+                "type": "string", "minLength": 1, "maxLength": super::tokens::CONSUME_ID_CHARS_MAX,
+                "pattern": format!("^[{ALPHABET}]+$"),
+            },
+        },
+        "examples": [{ "token_hash": "5e".repeat(32), "consume_id": "reset-form-7f3a" }],
+    })
+}
+
+/// The answer to the use of a token.
+#[must_use]
+pub fn consumed() -> Value {
+    whole(
+        "A token that was used.",
+        &[
+            ("id", text()),
+            ("event_id", text()),
+            ("seller_id", optional(text())),
+            ("consumed_at", instant()),
+        ],
+    )
+}
+
 /// A freeze in force.
 #[must_use]
 pub fn freeze() -> Value {

@@ -23,6 +23,7 @@ pub fn router(node: &Node, metrics: PrometheusHandle, with_health: bool) -> Rout
             wakeups: node.wakeups.clone(),
             clock: Arc::clone(&node.env.clock),
             entropy: Arc::clone(&node.env.entropy),
+            keys: Arc::clone(&node.env.keys),
             public_url: node.config.server.public_url.trim_end_matches('/').into(),
         }));
     }

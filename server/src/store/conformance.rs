@@ -1088,3 +1088,5 @@ on_both_engines! {
     of_racing_processes_one_takes_a_duty,
     a_holder_that_was_followed_writes_nothing,
 }
+
+mod tokens;

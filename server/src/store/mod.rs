@@ -17,6 +17,7 @@ mod plans;
 mod postgres;
 mod rows;
 mod sqlite;
+mod tokens;
 mod work;
 
 use std::collections::HashMap;
@@ -184,6 +185,34 @@ pub enum Admitted {
     Invalid(&'static str, &'static str),
     /// 410: admitted once, and purged since.
     Purged,
+}
+
+/// Somebody wants to use a token.
+#[derive(Debug, Clone)]
+pub struct Consume {
+    pub token_id: String,
+    /// Keyed hash of the caller's `consume_id`: the same one gets the first answer again.
+    pub consume_hash: Option<String>,
+    pub client_id: String,
+}
+
+/// What became of it. Where several hold, the first of this order is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Consumed {
+    /// Used now, or by the same `consume_id` before.
+    Done {
+        id: String,
+        event_id: String,
+        seller_id: Option<String>,
+        consumed_at: Stamp,
+        is_replay: bool,
+    },
+    /// Used before.
+    Used,
+    /// A later message of the seller has gone out, another token was used, or the event was cancelled.
+    Superseded,
+    Expired,
+    Unknown,
 }
 
 /// A record in a worker's hands.
@@ -430,6 +459,9 @@ pub trait Ledger: Send + Sync {
 
     /// The channel's records that waited for another provider now face this one.
     async fn adopt_route(&self, channel: Channel, providers: &[String]) -> Result<u64, Error>;
+
+    /// Uses a token, once however many ask.
+    async fn consume(&self, consume: &Consume) -> Result<Consumed, Error>;
 }
 
 /// Freezes.

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use super::engine::{Batch, Engine, Sql, Value, locking, same};
 use super::rows::{Stored, Write, is_frozen, view};
 use super::{
-    Admission, Admitted, Claim, End, Error, Evidence, GiveUp, Ledger, ReadAnswer, ReadTask,
-    SqlStore, Start, Started, Swept, Weighed,
+    Admission, Admitted, Claim, Consume, Consumed, End, Error, Evidence, GiveUp, Ledger,
+    ReadAnswer, ReadTask, SqlStore, Start, Started, Swept, Weighed,
 };
 use crate::domain::{Event, Illegal, Phase, PreCall, Step, TokenState};
 
@@ -85,7 +85,7 @@ fn limit(value: usize) -> Value {
     Value::Int(Some(i64::try_from(value).unwrap_or(i64::MAX)))
 }
 
-fn token_state(stored: &Stored) -> TokenState {
+pub(super) fn token_state(stored: &Stored) -> TokenState {
     match stored.extra.token_state.as_str() {
         "consumed" => TokenState::Consumed,
         "superseded" => TokenState::Superseded,
@@ -101,7 +101,7 @@ impl<E: Engine> SqlStore<E> {
     }
 
     /// What is written under semantics that we do not know is left to those who do.
-    fn understand(&self, stored: &Stored) -> Result<(), Error> {
+    pub(super) fn understand(&self, stored: &Stored) -> Result<(), Error> {
         if self.env.rules.understands.contains(&stored.extra.semantics) {
             Ok(())
         } else {
@@ -109,9 +109,22 @@ impl<E: Engine> SqlStore<E> {
         }
     }
 
-    fn decide(&self, stored: &Stored, event: &Event, now: Stamp) -> Result<Step, Illegal> {
+    pub(super) fn decide(
+        &self,
+        stored: &Stored,
+        event: &Event,
+        now: Stamp,
+    ) -> Result<Step, Illegal> {
         let ctx = self.env.rules.ctx(&stored.record.provider, now, self.jitter());
-        stored.record.apply(event, &ctx)
+        let step = stored.record.apply(event, &ctx)?;
+        // A used or replaced link is not sent again: nothing waits for its marker to say so.
+        match token_state(stored) {
+            TokenState::Live => Ok(step),
+            token if step.record.state == State::Accepted => {
+                step.then(&Event::TokenDead { token }, &ctx)
+            }
+            _ => Ok(step),
+        }
     }
 
     async fn ids(tx: &mut E::Tx, sql: Sql, values: Vec<Value>) -> Result<Vec<String>, Error> {
@@ -278,7 +291,7 @@ impl<E: Engine> SqlStore<E> {
             .message_id
             .clone()
             .filter(|text| !self.env.keys.names_destination(text, &fingerprint));
-        let found = Self::load(tx, [id.as_str()]).await?;
+        let found = Self::load_with_earlier(tx, &[id.as_str()]).await?;
         let Some(stored) = found.get(&id) else { return Ok(Weighed::Unmatched) };
         self.understand(stored)?;
         let event = Event::Callback {
@@ -308,10 +321,11 @@ impl<E: Engine> SqlStore<E> {
                 return Ok(Weighed::Duplicate);
             }
         }
-        match self.decide(stored, &event, self.env.clock.now()) {
+        let now = self.env.clock.now();
+        match self.decide(stored, &event, now) {
             Ok(step) => {
-                let mut writes = [Write { before: stored, step, start: None }];
-                self.persist(tx, &mut writes).await?;
+                let writes = vec![Write { before: stored, step, start: None }];
+                self.persist_and_supersede(tx, &found, writes, now).await?;
                 Ok(Weighed::Kept)
             }
             Err(_) => Ok(Weighed::Unmatched),
@@ -441,7 +455,8 @@ impl<E: Engine> Ledger for SqlStore<E> {
 
     async fn end(&self, ends: &[End]) -> Result<Vec<State>, Error> {
         let mut tx = self.engine.begin().await?;
-        let found = Self::load(&mut tx, ends.iter().map(|e| e.id.as_str())).await?;
+        let ids: Vec<&str> = ends.iter().map(|e| e.id.as_str()).collect();
+        let found = Self::load_with_earlier(&mut tx, &ids).await?;
         let now = self.env.clock.now();
         let mut writes: Vec<Write<'_>> = Vec::new();
         let mut states = BTreeMap::new();
@@ -465,7 +480,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 writes.push(Write { before: stored, step, start: None });
             }
         }
-        self.persist(&mut tx, &mut writes).await?;
+        self.persist_and_supersede(&mut tx, &found, writes, now).await?;
         E::commit(tx).await?;
         Ok(ends
             .iter()
@@ -520,7 +535,8 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let mut tx = self.engine.begin().await?;
         let by_id: HashMap<&str, &ReadAnswer> =
             answers.iter().map(|a| (a.id.as_str(), a)).collect();
-        let found = Self::load(&mut tx, by_id.keys().copied()).await?;
+        let ids: Vec<&str> = by_id.keys().copied().collect();
+        let found = Self::load_with_earlier(&mut tx, &ids).await?;
         let now = self.env.clock.now();
         let mut writes = Vec::new();
         for (id, stored) in &found {
@@ -535,7 +551,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 writes.push(Write { before: stored, step, start: None });
             }
         }
-        self.persist(&mut tx, &mut writes).await?;
+        self.persist_and_supersede(&mut tx, &found, writes, now).await?;
         E::commit(tx).await
     }
 
@@ -577,23 +593,28 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let freezes = Self::active_freezes(&mut tx).await?;
         let policy = &self.env.rules.policy;
         let event = Event::Cancel { actor: actor.to_owned() };
-        match self.decide(stored, &event, self.env.clock.now()) {
+        let now = self.env.clock.now();
+        match self.decide(stored, &event, now) {
             Ok(step) => {
-                let after = Stored { record: step.record.clone(), extra: stored.extra.clone() };
-                let mut writes = [Write { before: stored, step, start: None }];
+                let mut writes = vec![Write { before: stored, step, start: None }];
+                let has_token = super::tokens::is_live(stored);
+                if has_token {
+                    let end = Event::TokenEnds {
+                        token: TokenState::Superseded,
+                        by: None,
+                        actor: actor.to_owned(),
+                    };
+                    self.also(&mut writes, stored, &end, now);
+                }
                 self.persist(&mut tx, &mut writes).await?;
-                if stored.extra.token_id.is_some() {
-                    Self::execute(
-                        &mut tx,
-                        same(
-                            "UPDATE records SET token_state = 'superseded'
-                              WHERE id = $1 AND token_state = 'live'",
-                        ),
-                        vec![id.into()],
-                    )
-                    .await?;
+                if has_token {
+                    Self::end_tokens(&mut tx, "superseded", &[id.to_owned()]).await?;
                 }
                 E::commit(tx).await?;
+                let after = Stored {
+                    record: writes.swap_remove(0).step.record,
+                    extra: stored.extra.clone(),
+                };
                 Ok(Some((view(&after, &freezes, policy), true)))
             }
             Err(_) => {
@@ -695,6 +716,10 @@ impl<E: Engine> Ledger for SqlStore<E> {
         }
         E::commit(tx).await?;
         Ok(moved)
+    }
+
+    async fn consume(&self, consume: &Consume) -> Result<Consumed, Error> {
+        self.consume_token(consume).await
     }
 }
 

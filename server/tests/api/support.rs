@@ -155,7 +155,7 @@ impl Api {
         let url = format!("sqlite://{}/sendonce.db", dir.display());
         let store = store::open(&url, env.clone()).await.unwrap();
         store.migrate().await.unwrap();
-        let scopes: Vec<String> = ["admit", "status", "cancel", "freeze"]
+        let scopes: Vec<String> = ["admit", "status", "consume", "cancel", "freeze"]
             .iter()
             .map(|scope| (*scope).to_owned())
             .collect();
@@ -173,6 +173,7 @@ impl Api {
             wakeups,
             clock: dyn_clock,
             entropy,
+            keys: Arc::clone(&env.keys),
             public_url: config.server.public_url.clone().into(),
         };
         let db = SqlitePool::connect(&url).await.unwrap();
