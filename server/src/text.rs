@@ -10,6 +10,12 @@ const PHONE_DIGITS: std::ops::RangeInclusive<usize> = 8..=15;
 /// How many separators may stand between two groups of digits of one number, as in `(0) - 555`.
 const SEPARATORS_MAX: usize = 4;
 
+/// Whether the text must not travel in a query string: personal data, or a link, which may carry a token.
+#[must_use]
+pub fn is_unfit_for_query(text: &str) -> bool {
+    text.contains("://") || looks_like_personal_data(text)
+}
+
 /// Whether the text contains what looks like an email address or a phone number.
 ///
 /// Numbers are found with spaces, dashes, dots and parentheses between their digits, and in digits of any

@@ -93,9 +93,11 @@ fn page(visit: &Visit<'_>, status: StatusCode, data: FreezePage, form: FormState
     visit.page(status, |frame, options| pages::freeze(frame, data, form, options).into_any())
 }
 
+/// What was typed, but for personal data: no page holds it, not even the one that refuses it.
 fn typed(form: &Form) -> Vec<(String, String)> {
     FIELDS
         .iter()
+        .filter(|name| !looks_like_personal_data(form.get(name)))
         .map(|name| {
             // No longer than what could be right, with room to see what is wrong.
             let text = form.get(name).chars().take(2 * REASON_CHARS_MAX).collect();

@@ -8,7 +8,7 @@ use app::model::{Channel, EventFilter, Reason, Stamp, State};
 
 use super::cursor;
 use crate::store::Search;
-use crate::text::looks_like_personal_data;
+use crate::text::is_unfit_for_query;
 
 /// The longest search text.
 pub const QUERY_CHARS_MAX: usize = 200;
@@ -50,7 +50,7 @@ impl Asked {
         let value = value.trim();
         if value.is_empty() {
             None
-        } else if looks_like_personal_data(value) {
+        } else if is_unfit_for_query(value) {
             self.has_personal_data = true;
             None
         } else {

@@ -42,7 +42,7 @@ use crate::outbox::Wakeups;
 use crate::password::Passwords;
 use crate::providers::{Reading, Registry};
 use crate::store::{self, SCHEMA_VERSION, Search, Store};
-use crate::text::looks_like_personal_data;
+use crate::text::is_unfit_for_query;
 
 /// A form of ours is a few fields; the longest is a reason of 500 characters.
 const FORM_BYTES_MAX: usize = 16 * 1024;
@@ -302,7 +302,7 @@ fn login_for(asked: &Asked) -> String {
         .uri
         .query()
         .filter(|_| is_get)
-        .filter(|_| asked.query().iter().all(|(_, value)| !looks_like_personal_data(value)));
+        .filter(|_| asked.query().iter().all(|(_, value)| !is_unfit_for_query(value)));
     let next = match query {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),

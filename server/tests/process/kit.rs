@@ -53,6 +53,8 @@ pub fn free_port() -> u16 {
 pub struct Answer {
     pub status: u16,
     pub headers: String,
+    /// As they came.
+    pub headers_raw: String,
     pub text: String,
 }
 
@@ -78,7 +80,12 @@ pub fn request(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    let nothing = Answer { status: 0, headers: String::new(), text: String::new() };
+    let nothing = Answer {
+        status: 0,
+        headers: String::new(),
+        headers_raw: String::new(),
+        text: String::new(),
+    };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(2)) else {
         return nothing;
@@ -103,13 +110,14 @@ pub fn request(
     let text = String::from_utf8_lossy(&answer).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    let headers_raw = head.to_owned();
     let headers = head.to_lowercase();
     let body = if headers.contains("transfer-encoding: chunked") {
         unchunk(body)
     } else {
         body.to_owned()
     };
-    Answer { status, headers, text: body }
+    Answer { status, headers, headers_raw, text: body }
 }
 
 fn unchunk(mut body: &str) -> String {
@@ -252,6 +260,10 @@ pub struct Setting {
     pub database: Option<String>,
     /// Where migrations go, if not there.
     pub migrate_at: Option<String>,
+    /// The resolver's section.
+    pub resolver: String,
+    /// More of the environment.
+    pub env: Vec<(&'static str, String)>,
 }
 
 impl Setting {
@@ -267,6 +279,8 @@ impl Setting {
             roles: None,
             database: None,
             migrate_at: None,
+            resolver: "kind = \"demo\"".to_owned(),
+            env: Vec::new(),
         }
     }
 }
@@ -296,7 +310,7 @@ grace = "{grace}"
 [admission]
 min_lifetime = "4s"
 [resolver]
-kind = "demo"
+{resolver}
 timeout = "500ms"
 [dispatch]
 margin = "{margin}"
@@ -320,6 +334,7 @@ webhook_secret = "{CALLBACK_SECRET}"
 "#,
             data = folder.0.join("data").display(),
             grace = setting.grace,
+            resolver = setting.resolver,
             margin = setting.margin,
             call_timeout = setting.call_timeout,
             backoff = setting.backoff_first,
@@ -386,6 +401,11 @@ webhook_secret = "{CALLBACK_SECRET}"
         String::from_utf8_lossy(&done.stderr).into_owned()
     }
 
+    /// Everything that the server has of its own: configuration, data, log.
+    pub fn folder(&self) -> &Path {
+        &self.folder.0
+    }
+
     /// The file of the configuration; its paths are absolute.
     pub fn config(&self) -> PathBuf {
         self.folder.0.join("sendonce.toml")
@@ -402,16 +422,30 @@ webhook_secret = "{CALLBACK_SECRET}"
 
     /// Runs a command; gives its standard output.
     pub fn cli(&self, args: &[&str]) -> String {
-        let done = Command::new(BINARY)
+        let (code, said, error) = self.try_cli(args, "");
+        assert_eq!(code, Some(0), "{args:?}: {error}");
+        said
+    }
+
+    /// Runs a command with this standard input; gives its exit code and what it said on both outputs.
+    pub fn try_cli(&self, args: &[&str], input: &str) -> (Option<i32>, String, String) {
+        let mut child = Command::new(BINARY)
             .args(args)
             .args(["--config", "sendonce.toml"])
             .current_dir(&self.folder.0)
             .envs(environment(&self.setting))
-            .output()
-            .expect("the command runs");
-        let error = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{args:?}: {error}");
-        String::from_utf8_lossy(&done.stdout).into_owned()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        if let Some(mut stdin) = child.stdin.take() {
+            // A command that reads nothing may have ended already.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let done = child.wait_with_output().expect("the command ends");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code(), text(&done.stdout), text(&done.stderr))
     }
 
     pub fn client(&self, scopes: &[&str]) -> String {
@@ -500,7 +534,9 @@ webhook_secret = "{CALLBACK_SECRET}"
 }
 
 fn environment(setting: &Setting) -> Vec<(String, String)> {
-    setting.database.iter().map(|url| ("DATABASE_URL".to_owned(), url.clone())).collect()
+    let database = setting.database.iter().map(|url| ("DATABASE_URL".to_owned(), url.clone()));
+    let more = setting.env.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    database.chain(more).collect()
 }
 
 fn spawn(folder: &Path, roles: Option<&str>, env: &[(String, String)]) -> Process {

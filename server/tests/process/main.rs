@@ -1,5 +1,6 @@
 //! The first promises, shown by the real binary against a provider on a real socket.
 
+mod canary;
 mod cluster;
 mod kit;
 mod loss;

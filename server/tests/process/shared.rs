@@ -45,6 +45,29 @@ pub fn try_number(url: &str, sql: &'static str) -> Option<i64> {
     })
 }
 
+/// Every row of every table, as text.
+pub fn dump(url: &str) -> String {
+    block_on(async {
+        let mut connection = sqlx::PgConnection::connect(url).await.expect("connects");
+        let tables =
+            sqlx::query("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+                .fetch_all(&mut connection)
+                .await
+                .expect("lists the tables");
+        let mut text = String::new();
+        for table in tables {
+            let name: String = table.get(0);
+            let sql = format!("SELECT CAST(t AS TEXT) FROM {name} t");
+            let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(&mut connection).await;
+            for row in rows.expect("reads") {
+                text.push_str(row.get(0));
+                text.push('\n');
+            }
+        }
+        text
+    })
+}
+
 /// What must never be there, whatever happened: by SQL over the whole database.
 pub fn invariants_hold(url: &str) {
     for (what, sql) in [
