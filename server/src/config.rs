@@ -157,6 +157,8 @@ pub struct ProviderConfig {
     pub idempotent: bool,
     pub window: Option<i64>,
     pub lookup: bool,
+    /// Look-ups a minute that it allows, over all processes; none: any number.
+    pub reads_per_minute: Option<u32>,
     /// `demo` only: opens its control API.
     pub listen: Option<String>,
     /// Keys of this kind that may be shown, such as `from`, `region`, `host`.

@@ -60,7 +60,14 @@ pub fn rules(config: &Config, registry: Option<&Registry>) -> Rules {
             .map(|(name, provider)| (name.to_owned(), provider.capability().facing()))
             .collect()
     });
-    Rules::new(config.policy(), facing, config.dispatch.release_per_second)
+    let mut rules = Rules::new(config.policy(), facing, config.dispatch.release_per_second);
+    rules.routes.clone_from(&config.routes);
+    rules.allowances = config
+        .providers
+        .iter()
+        .filter_map(|(name, provider)| Some((name.clone(), provider.reads_per_minute?)))
+        .collect();
+    rules
 }
 
 /// Opens the store with these rules. An embedded database is migrated by itself, a shared one never.

@@ -202,6 +202,9 @@ fn provider(reader: &mut Reader, name: &str) -> Option<ProviderConfig> {
         idempotent: reader.flag(&key("idempotent"), false),
         window: reader.duration_or_none(&key("window"), INSTANT..=30 * DAY),
         lookup: reader.flag(&key("lookup"), true),
+        reads_per_minute: reader
+            .is_set(&key("reads_per_minute"))
+            .then(|| reader.number(&key("reads_per_minute"), 1..=1_000_000)),
         listen: if kind.name == "demo" {
             reader.text_or_none(&key("listen"), "an address and port such as \"127.0.0.1:4010\"")
         } else {
@@ -264,8 +267,17 @@ fn own_keys(kind: &Kind) -> impl Iterator<Item = &'static str> {
 /// Every key that some kind of provider has.
 #[cfg(test)]
 pub(super) fn provider_keys() -> BTreeSet<&'static str> {
-    let mut keys: BTreeSet<&'static str> =
-        ["kind", "settle", "webhook_secret", "idempotent", "window", "lookup", "from"].into();
+    let mut keys: BTreeSet<&'static str> = [
+        "kind",
+        "settle",
+        "webhook_secret",
+        "idempotent",
+        "window",
+        "lookup",
+        "from",
+        "reads_per_minute",
+    ]
+    .into();
     keys.extend(KINDS.iter().flat_map(own_keys));
     keys
 }

@@ -142,6 +142,9 @@ fn provider_table(provider: &ProviderConfig) -> Section {
         out.time("window", window);
     }
     out.flag("lookup", provider.lookup);
+    if let Some(allowed) = provider.reads_per_minute {
+        out.number("reads_per_minute", allowed);
+    }
     out.maybe("listen", provider.listen.as_deref());
     for (key, text) in &provider.settings {
         match text.parse::<u32>() {

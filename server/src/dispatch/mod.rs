@@ -20,7 +20,7 @@ use crate::domain::{Doubt, PreCall, Verdict};
 use crate::keys::Keys;
 use crate::outbox::Wakeups;
 use crate::providers::resolver::{Resolution, ResolveRequest, Resolved, Resolver};
-use crate::providers::{Deadline, Message, Registry, template};
+use crate::providers::{Deadline, Message, Registry, TextProof, template};
 use crate::store::{Claim, End, Env, Error, GiveUp, Start, Started, Store};
 use crate::supervisor::{Ticker, pause_after_error};
 
@@ -230,6 +230,7 @@ impl Dispatcher {
             id: claim.id.clone(),
             fence: claim.fence,
             request_hash: request_hash(&p.env.keys, &message),
+            text_hash: TextProof::hash_of(&p.env.keys, message.text.expose()),
             fingerprint: p.env.keys.fingerprint(resolved.canonical.expose()),
             fingerprint_version: p.env.keys.fingerprint_version,
         };
@@ -347,7 +348,7 @@ impl Dispatcher {
                 tracing::error!(provider = %provider, "the provider refuses our credentials or configuration; its events wait");
                 // Longer with each try of the same event, so that its attempts last until its expiry.
                 let factor = 1_i64 << claim.attempt.saturating_sub(1).min(5);
-                (now.plus(PAUSE_STOPPED * factor), "provider_stopped")
+                (now.plus(PAUSE_STOPPED * factor), crate::store::STOPPED)
             }
             _ => return,
         };

@@ -371,6 +371,9 @@ impl Step {
             r.attempt += 1;
             r.attempt_started_at = Some(ctx.now);
             r.message_id = None;
+            if let Some(next) = r.next_provider.take() {
+                r.provider = next;
+            }
         }
         r.calls += 1;
         r.phase = Phase::Calling;
@@ -511,15 +514,26 @@ impl Step {
         r.authority = r.seq;
         r.absent_at = None;
         r.reads = 0;
+        // It certainly sent nothing and may not soon: the next of the route is tried. "Too many" is not an
+        // outage, and whoever was in doubt is asked again himself.
+        let moves =
+            matches!(reason, Reason::NotSent | Reason::TransientRefusal | Reason::ProviderStopped);
+        if moves && let Some(next) = ctx.next_provider {
+            r.next_provider = (next != r.provider).then(|| next.to_owned());
+        }
         let backoff = ctx.backoff(r.attempt.saturating_sub(1));
         let due = match reason {
             // Proven long after the call: the seller has waited enough.
             Reason::ReconciledAbsent => ctx.now,
             // Our own fault: ask seldom, the alert is what mends it.
-            Reason::ProviderStopped => ctx.now.plus(backoff.max(STOPPED_RETRY)),
+            Reason::ProviderStopped if r.next_provider.is_none() => {
+                ctx.now.plus(backoff.max(STOPPED_RETRY))
+            }
             _ => ctx.now.plus(backoff),
         };
-        r.due_at = Some(retry_at.map_or(due, |at| at.max(due)));
+        // Waiting past the last moment helps nobody; there it expires.
+        let last = r.last_call_at(ctx.policy.margin).max(ctx.now);
+        r.due_at = Some(retry_at.map_or(due, |at| at.max(due)).min(last));
         self.apply_held(ctx);
     }
 
@@ -692,6 +706,9 @@ impl Step {
         r.state = to;
         r.reason = reason;
         r.updated_at = ctx.now;
+        if !matches!(to, State::Accepted | State::Dispatching) {
+            r.next_provider = None;
+        }
         if to.is_terminal() {
             r.settled_at = Some(r.settled_at.unwrap_or(ctx.now));
             r.due_at = None;
@@ -756,7 +773,10 @@ impl Step {
             // Derived from a key that the rules do not have: the store fills it in.
             attempt_id: None,
             reason: None,
-            provider: attempt.map(|_| r.provider.clone()),
+            // The number of a claim is that of an attempt to come.
+            provider: attempt.map(|number| {
+                if number > r.attempt { r.upcoming().to_owned() } else { r.provider.clone() }
+            }),
             provider_message_id: None,
             token_id: None,
             actor: "system".to_owned(),

@@ -38,6 +38,8 @@ pub struct Ctx<'a> {
     pub now: Stamp,
     pub policy: &'a Policy,
     pub facing: &'a Facing,
+    /// Who comes after the record's upcoming provider in its channel's route; none: nobody.
+    pub next_provider: Option<&'a str>,
     /// 0 to 1000: where in the jitter's range this decision falls.
     pub jitter: u32,
 }

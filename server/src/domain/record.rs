@@ -48,8 +48,10 @@ pub struct Record {
     /// Of the last transition.
     pub reason: Reason,
     pub channel: Channel,
-    /// The provider of the attempt in hand, or of the next one.
+    /// The provider of the last attempt; of the first one before there was any.
     pub provider: String,
+    /// The provider of the next attempt, where it is another one.
+    pub next_provider: Option<String>,
     pub created_at: Stamp,
     pub updated_at: Stamp,
     pub expires_at: Stamp,
@@ -121,6 +123,12 @@ impl Record {
     pub fn settled_from(&self, settle: Option<i64>, lease: i64) -> Option<Stamp> {
         let ended = self.call_ended_at.or_else(|| self.call_by.map(|by| by.plus(lease)))?;
         settle.map(|settle| ended.plus(settle))
+    }
+
+    /// The provider that the next call goes to.
+    #[must_use]
+    pub fn upcoming(&self) -> &str {
+        self.next_provider.as_deref().unwrap_or(&self.provider)
     }
 
     /// The claim in hand is this one.

@@ -45,6 +45,7 @@ fn record() -> Record {
         reason: Reason::Admitted,
         channel: Channel::Sms,
         provider: "demo".into(),
+        next_provider: None,
         created_at: at(0),
         updated_at: at(0),
         expires_at: at(600),
@@ -97,7 +98,13 @@ impl Life {
     }
 
     fn try_do(&mut self, event: &Event) -> Result<Step, Illegal> {
-        let ctx = Ctx { now: self.now, policy: &self.policy, facing: &self.facing, jitter: 500 };
+        let ctx = Ctx {
+            now: self.now,
+            policy: &self.policy,
+            facing: &self.facing,
+            next_provider: None,
+            jitter: 500,
+        };
         let step = self.record.apply(event, &ctx)?;
         self.record = step.record.clone();
         self.facts.extend(step.facts.iter().cloned());
@@ -441,8 +448,13 @@ fn every_pair_of_state_and_event_does_what_the_table_says() {
     let mut pairs = 0;
     for (state, life) in every_state() {
         for (name, event) in every_event(&life) {
-            let ctx =
-                Ctx { now: life.now, policy: &life.policy, facing: &life.facing, jitter: 500 };
+            let ctx = Ctx {
+                now: life.now,
+                policy: &life.policy,
+                facing: &life.facing,
+                next_provider: None,
+                jitter: 500,
+            };
             let got = life.record.apply(&event, &ctx).ok();
             let got = got.map(|step| (step.record.state, step.record.reason));
             assert_eq!(got, outcome(state, name), "{state} + {name}");
@@ -912,7 +924,13 @@ proptest! {
 #[test]
 fn a_token_that_ends_stops_what_waits_and_leaves_every_other_state_as_it_is() {
     for (state, life) in every_state() {
-        let ctx = Ctx { now: life.now, policy: &life.policy, facing: &life.facing, jitter: 500 };
+        let ctx = Ctx {
+            now: life.now,
+            policy: &life.policy,
+            facing: &life.facing,
+            next_provider: None,
+            jitter: 500,
+        };
         let ends = Event::TokenEnds {
             token: TokenState::Superseded,
             by: Some("r2".to_owned()),

@@ -29,6 +29,8 @@ const FROZEN: &str = "sendonce_dispatch_frozen";
 const LAST_TICK: &str = "sendonce_last_tick_timestamp_seconds";
 const BUILD_INFO: &str = "sendonce_build_info";
 const DUPLICATE_EVIDENCE: &str = "sendonce_duplicate_evidence_total";
+const PAUSED: &str = "sendonce_provider_paused";
+const STOPPED: &str = "sendonce_provider_stopped";
 const DATABASE_UP: &str = "sendonce_database_up";
 
 // Counted by the loops.
@@ -61,6 +63,9 @@ pub fn install<'a>(
     }
     for provider in providers {
         metrics::counter!(CALLS, "provider" => provider.to_owned()).absolute(0);
+        for name in [PAUSED, STOPPED] {
+            metrics::gauge!(name, "provider" => provider.to_owned()).set(0.0);
+        }
         let outcomes = webhooks::OUTCOMES.iter().map(|outcome| (webhooks::COUNTER, *outcome));
         let outcomes = outcomes
             .chain(CallOutcome::ALL.iter().map(|outcome| (CALL_OUTCOMES, outcome.as_str())))
@@ -114,6 +119,14 @@ fn describe() {
     describe_gauge!(OLDEST_FROZEN, "Age of the oldest event that a freeze holds back.");
     describe_gauge!(OLDEST_UNKNOWN, "Age of the oldest event whose outcome is unknown.");
     describe_gauge!(FROZEN, "1 while any freeze is in force.");
+    describe_gauge!(
+        PAUSED,
+        "1 while a provider is left alone, because it asked for that or is stopped."
+    );
+    describe_gauge!(
+        STOPPED,
+        "1 while a provider refuses our credentials or configuration: its events wait or go to the next."
+    );
     describe_gauge!(LAST_TICK, "When each loop of this process last went round.");
     describe_gauge!(BUILD_INFO, "1, with the version.");
     describe_gauge!(
@@ -141,6 +154,11 @@ pub(super) fn fill(gauges: &Gauges, now: Stamp, is_up: bool) {
         metrics::gauge!(name).set(seconds(age));
     }
     metrics::gauge!(FROZEN).set(if gauges.freezes > 0 { 1.0 } else { 0.0 });
+    for (provider, is_paused, is_stopped) in &gauges.pauses {
+        for (name, holds) in [(PAUSED, is_paused), (STOPPED, is_stopped)] {
+            metrics::gauge!(name, "provider" => provider.clone()).set(f64::from(u8::from(*holds)));
+        }
+    }
     metrics::counter!(DUPLICATE_EVIDENCE).absolute(gauges.duplicate_calls);
     metrics::gauge!(DATABASE_UP).set(if is_up { 1.0 } else { 0.0 });
 }

@@ -305,6 +305,29 @@ impl Cause {
             Self::Unspecified => "unspecified",
         }
     }
+
+    /// Reads the code.
+    #[must_use]
+    pub fn parse(code: &str) -> Option<Self> {
+        [
+            Self::BadRecipient,
+            Self::Bounced,
+            Self::SoftBounced,
+            Self::Blocked,
+            Self::Suppressed,
+            Self::OptedOut,
+            Self::Complained,
+            Self::Filtered,
+            Self::Expired,
+            Self::Unreachable,
+            Self::Rejected,
+            Self::Canceled,
+            Self::Opened,
+            Self::Unspecified,
+        ]
+        .into_iter()
+        .find(|cause| cause.as_str() == code)
+    }
 }
 
 /// What one verified callback says. At least one of the two ids is there.

@@ -17,7 +17,7 @@ use crate::domain::Lookup;
 use crate::duty::Duty;
 use crate::outbox::Wakeups;
 use crate::providers::resolver::{Resolution, ResolveRequest, Resolver};
-use crate::providers::{Deadline, Query, Reading, Registry, Secret};
+use crate::providers::{Deadline, Query, Reading, Registry, Secret, TextProof};
 use crate::store::{Env, ReadAnswer, ReadTask, Store};
 use crate::supervisor::{Ticker, pause_after_error};
 
@@ -243,12 +243,20 @@ impl Reconciler {
             since: task.since,
             now: p.env.clock.now(),
             to,
-            text: None,
+            text: task.text_hash.clone().map(|hash| TextProof::new(Arc::clone(&p.env.keys), hash)),
         };
         let deadline = Deadline { boot: p.env.clock.boot().saturating_add(p.read_timeout) };
-        tokio::select! {
+        let answer = tokio::select! {
             answer = provider.find(&query, deadline) => answer,
             () = p.env.clock.sleep(duration(p.read_timeout)) => cannot("timeout"),
+        };
+        // What is deleted by now is not absent.
+        let is_past = |retention: i64| query.now.since(query.since) >= retention;
+        match answer {
+            Lookup::Absent if provider.capability().retention.is_some_and(is_past) => {
+                cannot("past_retention")
+            }
+            answer => answer,
         }
     }
 

@@ -541,6 +541,7 @@ fn admitted(request: &Admission, now: Stamp, semantics: u32) -> Stored {
             reason: Reason::Admitted,
             channel: request.channel,
             provider: request.provider.clone(),
+            next_provider: None,
             created_at: now,
             updated_at: now,
             expires_at: request.expires_at,

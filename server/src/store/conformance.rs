@@ -247,6 +247,7 @@ fn start(claim: &Claim) -> Start {
         id: claim.id.clone(),
         fence: claim.fence,
         request_hash: "bytes".into(),
+        text_hash: "text".into(),
         fingerprint: "print".into(),
         fingerprint_version: 1,
     }
@@ -941,6 +942,199 @@ async fn a_silent_transaction_loses_the_gate_with_and_without_named_statements()
     }
 }
 
+const ROUTE: [&str; 2] = ["demo", "keyed"];
+
+impl Bench {
+    /// The same database with two providers on the route, and this allowance for look-ups.
+    async fn routed(&self, reads_per_minute: Option<u32>) -> Arc<dyn Store> {
+        self.beside(|rules| {
+            let route = ROUTE.map(str::to_owned).to_vec();
+            rules.routes.insert(Channel::Sms, route);
+            rules.allowances.extend(reads_per_minute.map(|n| ("demo".to_owned(), n)));
+        })
+        .await
+    }
+}
+
+/// Claims the one that is due, marks, and ends it.
+async fn carried(store: &dyn Store, clock: &ManualClock, verdict: Verdict) -> Claim {
+    let claim = store.claim("w1", Channel::Sms, 1).await.expect("claims").pop().expect("due");
+    let started = store.start(&[start(&claim)]).await.expect("starts");
+    assert!(matches!(started[0], Started::Call { .. }), "{started:?}");
+    let ended_at = crate::clock::Clock::now(clock);
+    let (id, fence, attempt) = (claim.id.clone(), claim.fence, claim.attempt);
+    store.end(&[End { id, fence, attempt, verdict, ended_at }]).await.expect("ends");
+    claim
+}
+
+async fn another_provider_is_tried_only_after_a_proof_that_nothing_was_sent(b: Bench) {
+    let store = b.routed(None).await;
+    let code = || "c".to_owned();
+    for (verdict, next) in [
+        (Verdict::NotSent { code: code() }, "keyed"),
+        (Verdict::TransientRefusal { code: code() }, "keyed"),
+        (Verdict::ProviderStopped { code: code() }, "keyed"),
+        (Verdict::RateLimited { retry_at: None }, "demo"),
+    ] {
+        let event = b.admitted().await;
+        let first = carried(&*store, &b.clock, verdict.clone()).await;
+        assert_eq!((first.provider.as_str(), first.attempt), ("demo", 1));
+        b.later(2);
+        let second = carried(&*store, &b.clock, accepted()).await;
+        assert_eq!((second.provider.as_str(), second.attempt), (next, 2), "{verdict:?}");
+        let page = store.event_page(&event.id).await.expect("reads").expect("exists");
+        let called: Vec<&str> = page.calls.iter().map(|call| call.provider.as_str()).collect();
+        assert_eq!(called, ["demo", next]);
+        let claims = page.facts.iter().filter(|fact| fact.reason == Some(Reason::Claimed));
+        let named: Vec<&str> = claims.filter_map(|fact| fact.provider.as_deref()).collect();
+        assert_eq!(named, ["demo", next]);
+        // What comes late about the first attempt is told of its own provider.
+        let receipt = Receipt {
+            attempt_id: Some(first.attempt_id.clone()),
+            message_id: None,
+            seen: Seen::Accepted,
+            cause: None,
+            at: None,
+        };
+        let late = Evidence { provider: "demo".into(), receipt };
+        assert_eq!(store.weigh(&[late]).await.expect("weighs"), [Weighed::Kept]);
+        let facts = store.timeline(&event.id).await.expect("reads").expect("exists");
+        let callback = facts.iter().find(|fact| fact.kind == FactKind::Callback).expect("kept");
+        assert_eq!(callback.provider.as_deref(), Some("demo"));
+    }
+    // After the last of the route comes the first again.
+    b.admitted().await;
+    for name in ["demo", "keyed", "demo"] {
+        let claim = carried(&*store, &b.clock, not_sent()).await;
+        assert_eq!(claim.provider, name);
+        b.later(10);
+    }
+}
+
+async fn nobody_else_is_tried_from_the_unknown(b: Bench) {
+    let store = b.routed(None).await;
+    let event = b.admitted().await;
+    carried(&*store, &b.clock, timeout()).await;
+    for _ in 0..2 {
+        b.later(5);
+        b.read_due(Lookup::Absent).await;
+    }
+    b.is(&event.id, State::Accepted, Reason::ReconciledAbsent).await;
+    let again = carried(&*store, &b.clock, accepted()).await;
+    assert_eq!((again.provider.as_str(), again.attempt), ("demo", 2));
+}
+
+async fn a_stopped_provider_is_routed_around_and_a_frozen_one_is_not(b: Bench) {
+    let store = b.routed(None).await;
+    let now = crate::clock::Clock::now(&b.clock);
+    store.pause_provider("demo", now.plus(60 * S), "provider_stopped").await.expect("pauses");
+    b.admitted().await;
+    let claim = carried(&*store, &b.clock, accepted()).await;
+    assert_eq!((claim.provider.as_str(), claim.attempt), ("keyed", 1));
+    // "Too many" is a pause of its own time, not an outage.
+    store.pause_provider("demo", now.plus(61 * S), "rate_limited").await.expect("pauses");
+    b.admitted().await;
+    assert!(store.claim("w1", Channel::Sms, 1).await.expect("claims").is_empty());
+    store.pause_provider("demo", now.plus(61 * S), "provider_stopped").await.expect("pauses");
+    store.freeze("provider:demo", "u", "r", None).await.expect("freezes");
+    assert!(store.claim("w1", Channel::Sms, 1).await.expect("claims").is_empty());
+    store.unfreeze("provider:demo", "u", "r").await.expect("unfreezes");
+    b.later(1);
+    let claim = carried(&*store, &b.clock, accepted()).await;
+    assert_eq!(claim.provider, "keyed");
+    // Nobody is left: it waits.
+    store.pause_provider("keyed", now.plus(61 * S), "provider_stopped").await.expect("pauses");
+    b.admitted().await;
+    assert!(store.claim("w1", Channel::Sms, 1).await.expect("claims").is_empty());
+}
+
+async fn look_ups_are_paid_from_one_bucket_over_all_processes(b: Bench) {
+    // Ten seconds' worth: two at once, then one each five seconds.
+    let (one, two) = (b.routed(Some(12)).await, b.routed(Some(12)).await);
+    for _ in 0..5 {
+        b.admitted().await;
+        b.called(timeout()).await;
+    }
+    b.later(2);
+    let (first, second) = tokio::join!(one.claim_reads(3, 600 * S), two.claim_reads(3, 600 * S));
+    let taken = first.expect("claims").len() + second.expect("claims").len();
+    assert_eq!(taken, 2);
+    assert!(two.claim_reads(5, 600 * S).await.expect("claims").is_empty());
+    b.later(6);
+    let more = one.claim_reads(5, 600 * S).await.expect("claims").len();
+    assert_eq!(more + two.claim_reads(5, 600 * S).await.expect("claims").len(), 1);
+    b.later(600);
+    assert_eq!(two.claim_reads(5, 600 * S).await.expect("claims").len(), 2, "it never overflows");
+    let reads = one.reads().await.expect("reads");
+    assert_eq!((reads[0].provider.as_str(), reads[0].level, reads[0].taken), ("demo", Some(0), 5));
+    assert!(reads[0].deferred >= 5, "{reads:?}");
+}
+
+async fn a_callback_that_meets_nobody_is_kept_as_facts_and_matched_when_its_message_is_known(
+    b: Bench,
+) {
+    let of = |message_id: &str| Evidence {
+        provider: "demo".into(),
+        receipt: Receipt {
+            attempt_id: None,
+            message_id: Some(message_id.into()),
+            seen: Seen::Failed,
+            cause: Some(crate::providers::Cause::Bounced),
+            at: Some(Stamp::from_micros(7)),
+        },
+    };
+    let evidence = [of("m-1"), of("m-1"), of("12025550123")];
+    let weighed = b.store.weigh(&evidence).await.expect("weighs");
+    assert_eq!(weighed, [Weighed::Unmatched; 3]);
+    let (kept, count) = b.store.unmatched(10).await.expect("reads");
+    assert_eq!((kept.len(), count.count), (2, 2));
+    let named = kept.iter().find(|one| one.message_id.is_some()).expect("its id is kept");
+    assert_eq!((named.times, named.code.as_deref()), (2, Some("bounced")));
+    // Now the call's own answer is written, and names the message.
+    let event = b.admitted().await;
+    b.called(accepted()).await;
+    b.is(&event.id, State::FailedFinal, Reason::Undelivered).await;
+    let facts = b.store.timeline(&event.id).await.expect("reads").expect("exists");
+    let callback = facts.iter().find(|fact| fact.kind == FactKind::Callback).expect("a fact");
+    assert_eq!(callback.detail.get_code("code"), Some("bounced"));
+    assert_eq!(b.store.unmatched(10).await.expect("reads").1.count, 1);
+    // The same once more is a duplicate, whichever id names it.
+    assert_eq!(b.store.weigh(&[of("m-1")]).await.expect("weighs"), [Weighed::Duplicate]);
+    let leak = "SELECT COUNT(*) FROM unmatched_callbacks WHERE message_id LIKE '%12025550123%'";
+    assert_eq!(b.count(leak).await, 0);
+}
+
+async fn a_trial_is_kept_with_its_steps_and_the_newest_is_shown(b: Bench) {
+    use super::{Trial, TrialStep};
+    let now = crate::clock::Clock::now(&b.clock);
+    let trial = |id: &str, provider: &str, after: i64, verdict: &str| Trial {
+        id: id.into(),
+        provider: provider.into(),
+        kind: "http".into(),
+        target: "simulator".into(),
+        verdict: verdict.into(),
+        started_at: now,
+        ended_at: now.plus(after),
+        steps: vec![TrialStep {
+            scenario: "normal".into(),
+            what: "call".into(),
+            attempt_id: "a".into(),
+            message_id: Some("m".into()),
+            outcome: "accepted".into(),
+            code: None,
+            at: now,
+        }],
+    };
+    let newest = trial("t2", "p", 2, "reconcilable");
+    for one in [&trial("t1", "p", 1, "unreconcilable"), &newest, &trial("t3", "q", 1, "idempotent")]
+    {
+        b.store.keep_trial(one).await.expect("keeps");
+    }
+    let last = b.store.last_trials().await.expect("reads");
+    assert_eq!(last.len(), 2);
+    assert_eq!(last[0], newest);
+}
+
 #[tokio::test]
 async fn one_process_serves_a_file_whatever_name_it_is_opened_by() {
     let b = Bench::sqlite().await;
@@ -1083,6 +1277,12 @@ on_both_engines! {
     a_freeze_waits_for_the_marker_that_is_under_way,
     dead_replays_do_not_stand_before_live_ones,
     freezing_again_does_not_quicken_the_release,
+    another_provider_is_tried_only_after_a_proof_that_nothing_was_sent,
+    nobody_else_is_tried_from_the_unknown,
+    a_stopped_provider_is_routed_around_and_a_frozen_one_is_not,
+    look_ups_are_paid_from_one_bucket_over_all_processes,
+    a_callback_that_meets_nobody_is_kept_as_facts_and_matched_when_its_message_is_known,
+    a_trial_is_kept_with_its_steps_and_the_newest_is_shown,
     a_number_under_another_name_is_not_kept,
     a_duty_has_one_holder_and_a_fence_that_grows,
     of_racing_processes_one_takes_a_duty,

@@ -18,9 +18,10 @@ mod postgres;
 mod rows;
 mod sqlite;
 mod tokens;
+mod vendors;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,12 +32,13 @@ use app::model::{
 use async_trait::async_trait;
 
 use crate::clock::Clock;
-use crate::domain::{Ctx, Facing, Lookup, Policy, PreCall, Verdict};
+use crate::domain::{Ctx, Facing, Lookup, Policy, PreCall, Record, Verdict};
 use crate::entropy::Entropy;
 use crate::keys::Keys;
 
 pub use duties::{Duties, DutyView, Hold};
 pub use engine::SCHEMA_VERSION;
+pub use vendors::STOPPED;
 
 /// Why the store could not do it.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +111,10 @@ pub struct Env {
 pub struct Rules {
     pub policy: Policy,
     pub facing: HashMap<String, Facing>,
+    /// The providers of each channel, in order.
+    pub routes: BTreeMap<Channel, Vec<String>>,
+    /// Look-ups a minute that a provider allows; those that are not here allow any number.
+    pub allowances: HashMap<String, u32>,
     /// After a freeze ends, so many are sent a second.
     pub release_per_second: u32,
     /// The lease semantics under which this process writes records.
@@ -127,25 +133,34 @@ pub const LEASE_SEMANTICS: u32 = 1;
 impl Rules {
     /// With this program's own lease semantics.
     #[must_use]
-    pub const fn new(
-        policy: Policy,
-        facing: HashMap<String, Facing>,
-        release_per_second: u32,
-    ) -> Self {
+    pub fn new(policy: Policy, facing: HashMap<String, Facing>, release_per_second: u32) -> Self {
         Self {
             policy,
             facing,
+            routes: BTreeMap::new(),
+            allowances: HashMap::new(),
             release_per_second,
             semantics: LEASE_SEMANTICS,
             understands: LEASE_SEMANTICS..=LEASE_SEMANTICS,
         }
     }
 
-    /// The context of one decision about a record of this provider.
+    /// The context of one decision about a record.
     #[must_use]
-    pub fn ctx(&self, provider: &str, now: Stamp, jitter: u32) -> Ctx<'_> {
-        let facing = self.facing.get(provider).unwrap_or(&NO_FACING);
-        Ctx { now, policy: &self.policy, facing, jitter }
+    pub fn ctx(&self, record: &Record, now: Stamp, jitter: u32) -> Ctx<'_> {
+        let facing = self.facing.get(&record.provider).unwrap_or(&NO_FACING);
+        let next_provider = self.after(record.channel, record.upcoming());
+        Ctx { now, policy: &self.policy, facing, next_provider, jitter }
+    }
+
+    /// Who comes after this provider in the channel's route; after the last one, the first. None where it is
+    /// alone or not on the route.
+    #[must_use]
+    pub fn after(&self, channel: Channel, provider: &str) -> Option<&str> {
+        let route = self.routes.get(&channel)?;
+        let at = route.iter().position(|name| name == provider)?;
+        let next = &route[(at + 1) % route.len()];
+        (next != provider).then_some(next.as_str())
     }
 }
 
@@ -241,6 +256,8 @@ pub struct Start {
     pub fence: i64,
     /// Keyed hash of the rendered request.
     pub request_hash: String,
+    /// Keyed hash of the rendered text alone: a scan recognises the message by it.
+    pub text_hash: String,
     pub fingerprint: String,
     pub fingerprint_version: u32,
 }
@@ -292,6 +309,8 @@ pub struct ReadTask {
     pub reset_ref: Option<String>,
     pub purpose: String,
     pub fingerprint: String,
+    /// None where an earlier version made the attempt.
+    pub text_hash: Option<String>,
 }
 
 /// The answer to a read.
@@ -354,6 +373,8 @@ pub struct Gauges {
     pub dispatching: u64,
     pub duplicate_calls: u64,
     pub freezes: u64,
+    /// Each provider that was ever paused: whether it is now, and whether it refuses our credentials.
+    pub pauses: Vec<(String, bool, bool)>,
 }
 
 /// Whether a process may start with its configuration.
@@ -509,6 +530,73 @@ pub trait Pages: Send + Sync {
     async fn pauses(&self) -> Result<Vec<(String, Stamp, String)>, Error>;
 }
 
+/// One verified callback that met no attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmatched {
+    pub provider: String,
+    pub attempt_id: Option<String>,
+    pub message_id: Option<String>,
+    pub seen: app::model::Seen,
+    pub code: Option<String>,
+    pub provider_at: Option<Stamp>,
+    pub first_at: Stamp,
+    pub last_at: Stamp,
+    pub times: u64,
+}
+
+/// What a provider's look-ups have come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reads {
+    pub provider: String,
+    /// Whole look-ups that may be made at once; none where any number may.
+    pub level: Option<u64>,
+    pub taken: u64,
+    pub deferred: u64,
+    pub last_at: Option<Stamp>,
+    pub last_answer: Option<String>,
+    pub last_code: Option<String>,
+}
+
+/// One run of the ambiguity trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    pub id: String,
+    pub provider: String,
+    pub kind: String,
+    /// `simulator` or `sandbox`.
+    pub target: String,
+    pub verdict: String,
+    pub started_at: Stamp,
+    pub ended_at: Stamp,
+    pub steps: Vec<TrialStep>,
+}
+
+/// One thing that was done or seen in a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrialStep {
+    pub scenario: String,
+    /// `call`, `look_up` or `callback`.
+    pub what: String,
+    pub attempt_id: String,
+    pub message_id: Option<String>,
+    pub outcome: String,
+    pub code: Option<String>,
+    pub at: Stamp,
+}
+
+/// What is kept about providers besides the ledger.
+#[async_trait]
+pub trait Vendors: Send + Sync {
+    /// Callbacks that met no attempt, newest first, and how many there are (counted to a limit).
+    async fn unmatched(&self, limit: usize) -> Result<(Vec<Unmatched>, Capped), Error>;
+    /// What the look-ups of each provider have come to.
+    async fn reads(&self) -> Result<Vec<Reads>, Error>;
+    /// Keeps a trial.
+    async fn keep_trial(&self, trial: &Trial) -> Result<(), Error>;
+    /// The newest trial of each provider.
+    async fn last_trials(&self) -> Result<Vec<Trial>, Error>;
+}
+
 /// Operators, clients, sessions, workers, and facts without a record.
 #[async_trait]
 pub trait Accounts: Send + Sync {
@@ -587,7 +675,7 @@ pub trait Accounts: Send + Sync {
 
 /// The whole store.
 #[async_trait]
-pub trait Store: Ledger + Freezes + Pages + Accounts + Duties + fmt::Debug {
+pub trait Store: Ledger + Freezes + Pages + Accounts + Duties + Vendors + fmt::Debug {
     /// Applies the missing migrations.
     async fn migrate(&self) -> Result<(), Error>;
     /// The schema is the one that this program knows.

@@ -228,6 +228,25 @@ impl<E: Engine> SqlStore<E> {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
+    async fn ever_paused(&self, tx: &mut E::Tx) -> Result<Vec<(String, bool, bool)>, Error> {
+        let now = self.env.clock.now();
+        let rows = Self::query(
+            tx,
+            same(
+                "SELECT provider, paused_until, code FROM provider_pauses ORDER BY provider LIMIT $1",
+            ),
+            vec![COUNT_MAX.into()],
+        )
+        .await?;
+        rows.into_iter()
+            .map(|mut row| {
+                let (provider, until, code) = (row.text()?, row.stamp()?, row.text()?);
+                let is_paused = until > now;
+                Ok((provider, is_paused, is_paused && code == super::STOPPED))
+            })
+            .collect()
+    }
+
     async fn last_admitted(tx: &mut E::Tx) -> Result<Option<Stamp>, Error> {
         let rows = Self::query(tx, same("SELECT MAX(created_at) FROM records"), Vec::new()).await?;
         rows.into_iter().next().map_or(Ok(None), |mut row| row.maybe_stamp())
@@ -463,6 +482,7 @@ impl<E: Engine> Pages for SqlStore<E> {
             dispatching: dispatching.count.count,
             duplicate_calls: Self::duplicate_calls(&mut tx).await?,
             freezes: Self::active_freezes(&mut tx).await?.len() as u64,
+            pauses: self.ever_paused(&mut tx).await?,
         })
     }
 

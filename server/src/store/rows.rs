@@ -41,7 +41,8 @@ macro_rules! columns {
          r.replay_at, r.phase, r.is_replay, r.fence, r.lease_owner, r.lease_until, r.attempt_started_at,
          r.call_by, r.call_ended_at, r.message_id, r.reads, r.absent_at, r.held_attempt, r.held_seen,
          r.held_message_id, r.poll_until, r.settled_at, r.purpose, r.seller_id, r.request_window,
-         r.token_id, r.token_state, r.destination_ref, r.reset_ref, r.destination_hash, r.reset_hash, r.semantics"
+         r.token_id, r.token_state, r.destination_ref, r.reset_ref, r.destination_hash, r.reset_hash, r.semantics,
+         r.next_provider"
     };
 }
 pub(super) use columns;
@@ -55,7 +56,7 @@ pub(super) fn read_stored(mut row: Row) -> Result<Stored, Error> {
             row: id.to_owned(),
         })
     };
-    let record = Record {
+    let mut record = Record {
         event_id: row.text()?,
         state: row.word()?,
         reason: row.word()?,
@@ -97,6 +98,7 @@ pub(super) fn read_stored(mut row: Row) -> Result<Stored, Error> {
         },
         poll_until: row.maybe_stamp()?,
         settled_at: row.maybe_stamp()?,
+        next_provider: None,
         id,
     };
     let extra = Extra {
@@ -111,6 +113,7 @@ pub(super) fn read_stored(mut row: Row) -> Result<Stored, Error> {
         reset_hash: row.text()?,
         semantics: row.count()?,
     };
+    record.next_provider = row.maybe_text()?;
     Ok(Stored { record, extra })
 }
 
@@ -146,13 +149,15 @@ fn changed(r: &Record) -> Vec<Value> {
         held.and_then(|h| h.message_id.as_deref()).into(),
         r.poll_until.into(),
         r.settled_at.into(),
+        (&r.provider).into(),
+        (&r.next_provider).into(),
     ]
 }
 
 const UPDATE_HEAD: &str = "WITH v (id, was_state, was_fence, was_seq, state, reason, updated_at, seq,
      attempt, calls, replays, spent, authority, stumbles, due_at, replay_at, phase, is_replay, fence,
      lease_owner, lease_until, attempt_started_at, call_by, call_ended_at, message_id, reads, absent_at,
-     held_attempt, held_seen, held_message_id, poll_until, settled_at) AS (VALUES ";
+     held_attempt, held_seen, held_message_id, poll_until, settled_at, provider, next_provider) AS (VALUES ";
 
 // The state, the fence and the count of facts that were read: whoever was quicker wins.
 const UPDATE_TAIL: &str = ")
@@ -164,6 +169,7 @@ const UPDATE_TAIL: &str = ")
         call_ended_at = v.call_ended_at, message_id = v.message_id, reads = v.reads,
         absent_at = v.absent_at, held_attempt = v.held_attempt, held_seen = v.held_seen,
         held_message_id = v.held_message_id, poll_until = v.poll_until, settled_at = v.settled_at,
+        provider = v.provider, next_provider = v.next_provider,
         -- The handles leave with the last thing that could need them.
         destination_ref = CASE WHEN v.settled_at IS NULL THEN records.destination_ref END,
         reset_ref = CASE WHEN v.settled_at IS NULL THEN records.reset_ref END
@@ -239,6 +245,7 @@ impl<E: Engine> SqlStore<E> {
     ) -> Result<(), Error> {
         let mut facts = Vec::new();
         for write in writes.iter_mut() {
+            Self::name_providers(tx, write).await?;
             self.fill(&mut write.step.facts, &write.before.record.event_id, &write.before.extra);
             facts.append(&mut write.step.facts.clone());
         }
@@ -256,6 +263,29 @@ impl<E: Engine> SqlStore<E> {
             if waits {
                 E::notify(tx, channel.as_str()).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// An earlier attempt may have been another provider's than the record's.
+    async fn name_providers(tx: &mut E::Tx, write: &mut Write<'_>) -> Result<(), Error> {
+        let last = write.step.record.attempt;
+        let is_earlier = |fact: &Fact| fact.attempt.is_some_and(|number| number < last);
+        if !write.step.facts.iter().any(is_earlier) {
+            return Ok(());
+        }
+        let rows = Self::query(
+            tx,
+            engine::same("SELECT attempt, provider FROM attempts WHERE id = $1"),
+            vec![(&write.before.record.id).into()],
+        )
+        .await?;
+        for mut row in rows {
+            let (number, provider) = (row.count()?, row.text()?);
+            let facts = write.step.facts.iter_mut().filter(|fact| fact.attempt == Some(number));
+            facts
+                .filter(|fact| is_earlier(fact))
+                .for_each(|fact| fact.provider = Some(provider.clone()));
         }
         Ok(())
     }
@@ -325,8 +355,8 @@ impl<E: Engine> SqlStore<E> {
                         tx,
                         engine::same(
                             "INSERT INTO attempts (id, attempt, attempt_id, provider, started_at,
-                             request_hash, fingerprint, fingerprint_version)
-                             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+                             request_hash, fingerprint, fingerprint_version, text_hash)
+                             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
                         ),
                         vec![
                             (&record.id).into(),
@@ -337,6 +367,7 @@ impl<E: Engine> SqlStore<E> {
                             (&start.request_hash).into(),
                             (&start.fingerprint).into(),
                             start.fingerprint_version.into(),
+                            (&start.text_hash).into(),
                         ],
                     )
                     .await?;
@@ -474,7 +505,7 @@ pub(super) fn outbox_row(record: &Record, semantics: u32) -> Vec<Value> {
     vec![
         (&record.id).into(),
         record.channel.as_str().into(),
-        (&record.provider).into(),
+        record.upcoming().into(),
         record.created_at.into(),
         record.due_at.unwrap_or(record.updated_at).into(),
         record.expires_at.into(),
@@ -521,7 +552,7 @@ pub(super) fn view(
         State::Expired => Next::NewRequest,
     };
     // When asking again may show something new; the end of its life where nothing else is planned.
-    let frozen = waits && is_frozen(freezes, r.channel, &r.provider);
+    let frozen = waits && is_frozen(freezes, r.channel, r.upcoming());
     let retry_at = (next == Next::Wait).then(|| match r.state {
         // Nothing is planned while it is frozen: the next thing that happens by itself is its end.
         State::Accepted if frozen => r.last_call_at(policy.margin),

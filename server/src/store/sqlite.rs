@@ -14,6 +14,7 @@ use super::engine::{Cell, Engine, Row, Sql, Value, migrator, store_error};
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "ledger", include_str!("../../../migrations/sqlite/0001_ledger.sql")),
     (2, "nodes", include_str!("../../../migrations/sqlite/0002_nodes.sql")),
+    (3, "providers", include_str!("../../../migrations/sqlite/0003_providers.sql")),
     (4, "tokens", include_str!("../../../migrations/sqlite/0004_tokens.sql")),
 ];
 

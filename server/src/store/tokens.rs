@@ -69,7 +69,7 @@ impl<E: Engine> SqlStore<E> {
         event: &Event,
         now: Stamp,
     ) {
-        let ctx = self.env.rules.ctx(&stored.record.provider, now, self.jitter());
+        let ctx = self.env.rules.ctx(&stored.record, now, self.jitter());
         match writes.iter_mut().find(|write| write.before.record.id == stored.record.id) {
             Some(write) => {
                 if let Ok(step) = write.step.clone().then(event, &ctx) {

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::engine::{Batch, Engine, Sql, Value, locking, same};
 use super::rows::{Stored, Write, is_frozen, view};
+use super::vendors::newly_known;
 use super::{
     Admission, Admitted, Claim, Consume, Consumed, End, Error, Evidence, GiveUp, Ledger,
     ReadAnswer, ReadTask, SqlStore, Start, Started, Swept, Weighed,
@@ -49,7 +50,8 @@ const GATE_SHARED: Sql = Sql {
 
 pub(super) const CLAIM_READS: Sql = locking!(
     "SELECT r.id, r.event_id, r.state, r.attempt, r.calls, r.channel, r.provider, r.message_id,
-            r.attempt_started_at, r.destination_ref, r.reset_ref, r.purpose, a.attempt_id, a.fingerprint
+            r.attempt_started_at, r.destination_ref, r.reset_ref, r.purpose, a.attempt_id, a.fingerprint,
+            a.text_hash
      FROM records r JOIN attempts a ON a.id = r.id AND a.attempt = r.attempt
      WHERE r.due_at <= $1 AND r.state IN ('dispatch_unknown', 'sent')
        AND r.semantics BETWEEN $3 AND $4
@@ -115,7 +117,7 @@ impl<E: Engine> SqlStore<E> {
         event: &Event,
         now: Stamp,
     ) -> Result<Step, Illegal> {
-        let ctx = self.env.rules.ctx(&stored.record.provider, now, self.jitter());
+        let ctx = self.env.rules.ctx(&stored.record, now, self.jitter());
         let step = stored.record.apply(event, &ctx)?;
         // A used or replaced link is not sent again: nothing waits for its marker to say so.
         match token_state(stored) {
@@ -151,7 +153,7 @@ impl<E: Engine> SqlStore<E> {
         let mut over = Vec::new();
         for id in ids {
             let Some(stored) = found.get(id) else { continue };
-            let frozen = is_frozen(freezes, stored.record.channel, &stored.record.provider);
+            let frozen = is_frozen(freezes, stored.record.channel, stored.record.upcoming());
             let owner = owner.to_owned();
             let event = if is_replay {
                 let token = token_state(stored);
@@ -185,7 +187,7 @@ impl<E: Engine> SqlStore<E> {
                     attempt_id: self.env.keys.attempt_id(&record.event_id, attempt),
                     is_replay: record.is_replay,
                     channel: record.channel,
-                    provider: record.provider.clone(),
+                    provider: record.upcoming().to_owned(),
                     purpose: extra.purpose.clone(),
                     destination_ref: extra.destination_ref.clone().unwrap_or_default(),
                     reset_ref: extra.reset_ref.clone().unwrap_or_default(),
@@ -226,7 +228,8 @@ impl<E: Engine> SqlStore<E> {
     ) -> Result<HashSet<String>, Error> {
         let mut batch = Batch::new(
             "SELECT DISTINCT r.id FROM records r JOIN freezes f
-               ON f.scope IN ('all', 'channel:' || r.channel, 'provider:' || r.provider)
+               ON f.scope IN ('all', 'channel:' || r.channel,
+                              'provider:' || COALESCE(r.next_provider, r.provider))
              WHERE f.since <= r.expires_at - ",
         );
         batch.bind(self.env.rules.policy.margin);
@@ -258,7 +261,11 @@ impl<E: Engine> SqlStore<E> {
         rows.into_iter().next().map_or(Ok(None), |mut row| row.maybe_stamp())
     }
 
-    async fn weigh_one(&self, tx: &mut E::Tx, evidence: &Evidence) -> Result<Weighed, Error> {
+    pub(super) async fn weigh_one(
+        &self,
+        tx: &mut E::Tx,
+        evidence: &Evidence,
+    ) -> Result<Weighed, Error> {
         let receipt = &evidence.receipt;
         let mut rows = Self::query(
             tx,
@@ -362,10 +369,11 @@ impl<E: Engine> Ledger for SqlStore<E> {
             vec![channel.as_str().into(), now.into(), last.into(), limit(most), from, to]
         };
         let freezes = Self::active_freezes(&mut tx).await?;
+        let moved = self.route_around(&mut tx, channel, &freezes).await?;
         let fresh = Self::ids(&mut tx, CLAIM, values(most)).await?;
         let mut claims = self.take(&mut tx, &fresh, owner, &freezes, false).await?;
         let room = most.saturating_sub(claims.len());
-        let mut is_idle = claims.is_empty();
+        let mut is_idle = claims.is_empty() && moved == 0;
         if room > 0 {
             let replays = Self::ids(&mut tx, CLAIM_REPLAYS, values(room)).await?;
             is_idle &= replays.is_empty();
@@ -393,7 +401,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 places.push(None);
                 continue;
             };
-            let frozen = is_frozen(&freezes, stored.record.channel, &stored.record.provider);
+            let frozen = is_frozen(&freezes, stored.record.channel, stored.record.upcoming());
             let differs = stored.record.is_replay
                 && hashes.get(&start.id).is_none_or(|hash| *hash != start.request_hash);
             let event = if differs {
@@ -480,7 +488,9 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 writes.push(Write { before: stored, step, start: None });
             }
         }
+        let known = newly_known(&writes);
         self.persist_and_supersede(&mut tx, &found, writes, now).await?;
+        self.adopt_unmatched(&mut tx, &known).await?;
         E::commit(tx).await?;
         Ok(ends
             .iter()
@@ -517,9 +527,15 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 purpose: row.text()?,
                 attempt_id: row.text()?,
                 fingerprint: row.text()?,
+                text_hash: row.maybe_text()?,
             });
         }
         if tasks.is_empty() {
+            return Ok(tasks);
+        }
+        tasks = self.allowed(&mut tx, tasks, now).await?;
+        if tasks.is_empty() {
+            E::commit(tx).await?;
             return Ok(tasks);
         }
         let mut batch = Batch::new("UPDATE records SET due_at = ");
@@ -551,7 +567,10 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 writes.push(Write { before: stored, step, start: None });
             }
         }
+        let known = newly_known(&writes);
         self.persist_and_supersede(&mut tx, &found, writes, now).await?;
+        self.adopt_unmatched(&mut tx, &known).await?;
+        self.note_reads(&mut tx, &found, answers).await?;
         E::commit(tx).await
     }
 
@@ -560,7 +579,11 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let mut weighed = Vec::with_capacity(evidence.len());
         for one in evidence {
             // One after the other: two receipts of one request may be about one record.
-            weighed.push(self.weigh_one(&mut tx, one).await?);
+            let outcome = self.weigh_one(&mut tx, one).await?;
+            if outcome == Weighed::Unmatched {
+                self.keep_unmatched(&mut tx, one).await?;
+            }
+            weighed.push(outcome);
         }
         E::commit(tx).await?;
         Ok(weighed)
@@ -697,10 +720,10 @@ impl<E: Engine> Ledger for SqlStore<E> {
     async fn adopt_route(&self, channel: Channel, providers: &[String]) -> Result<u64, Error> {
         let Some(first) = providers.first() else { return Ok(0) };
         let mut tx = self.engine.begin().await?;
-        let mut batch = Batch::new("UPDATE records SET provider = ");
+        let mut batch = Batch::new("UPDATE records SET next_provider = ");
         batch.bind(first);
         batch.push(" WHERE state = 'accepted' AND channel = ").bind(channel.as_str());
-        batch.push(" AND provider NOT IN ").list(providers.iter());
+        batch.push(" AND COALESCE(next_provider, provider) NOT IN ").list(providers.iter());
         let moved = Self::execute_batch(&mut tx, batch).await?;
         if moved > 0 {
             let mut batch = Batch::new("UPDATE outbox SET provider = ");

@@ -17,6 +17,7 @@ pub async fn send_all(api: &Api, channel: Channel) -> Vec<server::store::Claim> 
             id: claim.id.clone(),
             fence: claim.fence,
             request_hash: "r".to_owned(),
+            text_hash: "text".into(),
             fingerprint: "f".to_owned(),
             fingerprint_version: 1,
         };
