@@ -1,5 +1,8 @@
 //! The adapters, the transport and the simulator over real sockets.
 
+#[path = "providers/mail.rs"]
+mod mail;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

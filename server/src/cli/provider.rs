@@ -175,6 +175,7 @@ const fn word(reading: Reading) -> &'static str {
         Reading::ByReference => "by attempt id",
         Reading::ByScan => "by scan",
         Reading::ByOperation => "by operation id",
+        Reading::ByMessageId => "by message id",
     }
 }
 

@@ -7,7 +7,6 @@ use url::{Host, Url};
 
 use super::duration::{SECOND, format};
 use super::{Config, Kind, Problem, ProviderConfig, ResolverKind};
-use crate::providers::Reading;
 
 /// What a lease must leave beside the resolver's and the call's time: reading, writing, scheduling.
 const LEASE_RESERVE: i64 = SECOND;
@@ -47,7 +46,7 @@ impl Config {
             let Some(provider) = self.providers.get(name) else { continue };
             let key = format!("providers.{name}");
             let Some(kind) = provider.known_kind() else { continue };
-            let can_be_read = provider.lookup && kind.reading != Reading::None;
+            let can_be_read = provider.lookup && kind.reading.finds_attempts();
             if can_be_read && provider.settle.is_none() {
                 warn(
                     &format!("{key}.settle"),

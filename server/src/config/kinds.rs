@@ -139,11 +139,12 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "resend",
+        reading: Reading::ByMessageId,
         window: Some(24 * HOUR),
         idempotency: Some("Idempotency-Key"),
         callbacks: Some("svix_hmac_sha256"),
         credentials: &["api_key"],
-        required: &[&["api_key"]],
+        required: &[&["api_key"], &["from"]],
         ..PLAIN
     },
     Kind {

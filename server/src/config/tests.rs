@@ -434,7 +434,7 @@ fn the_keys_of_every_vendor_are_read_for_its_kind_and_for_no_other() {
         ("postmark", "token = \"a\""),
         ("mailgun", "api_key = \"a\"\ndomain = \"mg.example.com\"\nsettle = \"30m\""),
         ("infrai", "api_key = \"a\""),
-        ("resend", "api_key = \"a\"\nidempotent = true"),
+        ("resend", "api_key = \"a\"\nfrom = \"x@example.com\"\nidempotent = true"),
         ("smtp", "host = \"mail.example.com\"\nport = 587\ntls = \"starttls\""),
         ("twilio", "account_sid = \"AC1\"\nauth_token = \"b\"\nfrom = \"Example\""),
         ("sinch", "service_plan_id = \"a\"\ntoken = \"b\""),
@@ -708,7 +708,8 @@ fn the_resolver_of_an_identity_system_has_its_address_and_key() {
 
 #[test]
 fn a_documented_window_counts_without_being_configured() {
-    let config = good("[providers.r]\nkind = \"resend\"\napi_key = \"x\"");
+    let config =
+        good("[providers.r]\nkind = \"resend\"\napi_key = \"x\"\nfrom = \"x@example.com\"");
     assert_eq!(config.providers["r"].replay_window(), Some(24 * HOUR));
     let config = good(&format!("{HTTP}window = \"10m\""));
     assert_eq!(config.providers["p"].replay_window(), None, "idempotent is off");

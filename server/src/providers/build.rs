@@ -18,7 +18,12 @@ type Make = fn(&Parts<'_>) -> Result<Arc<dyn Provider>, BuildError>;
 
 /// The adapters: one row a kind, beside its row in [`config::KINDS`] and the one in the simulator's list.
 /// `demo` is not among them: it belongs to the simulator of this process.
-const ADAPTERS: &[(&str, Make)] = &[("http", super::http::make)];
+const ADAPTERS: &[(&str, Make)] = &[
+    ("http", super::http::make),
+    ("mailgun", super::mailgun::make),
+    ("infrai", super::infrai::make),
+    ("resend", super::resend::make),
+];
 
 /// This version has the adapter of this kind.
 #[must_use]

@@ -7,10 +7,15 @@ mod build;
 pub mod classes;
 pub mod demo;
 pub mod http;
+pub mod infrai;
 pub mod kept;
+pub mod mail;
+pub mod mailgun;
 pub mod net;
+pub mod resend;
 pub mod resolver;
 pub mod signature;
+pub mod svix;
 pub mod template;
 pub mod transport;
 pub mod vendor;
@@ -39,6 +44,16 @@ pub enum Reading {
     ByScan,
     /// By an operation id that we chose.
     ByOperation,
+    /// By the provider's own id alone: what became of a message is seen, a lost answer is not.
+    ByMessageId,
+}
+
+impl Reading {
+    /// An attempt can be found whose answer was lost.
+    #[must_use]
+    pub const fn finds_attempts(self) -> bool {
+        !matches!(self, Self::None | Self::ByMessageId)
+    }
 }
 
 /// What a provider can do. Times in microseconds.

@@ -114,6 +114,7 @@ pub enum Which<'a> {
     Attempt(&'a str),
     Message(&'a str),
     Destination(&'a str),
+    All,
 }
 
 /// The script wants look-ups to fail.
@@ -280,6 +281,12 @@ impl Simulator {
     /// Where the script wants it.
     pub fn find(&self, kind: &'static str, which: Which<'_>) -> Result<Vec<Sent>, Down> {
         self.state().find(kind, which, self.clock.now())
+    }
+
+    /// What was accepted of one attempt. Counts as no look-up.
+    #[must_use]
+    pub fn accepted(&self, kind: &'static str, attempt: &str) -> Option<Sent> {
+        self.state().accepted(kind, attempt, self.clock.now())
     }
 
     fn secret(&self) -> Option<&Secret> {

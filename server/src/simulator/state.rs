@@ -287,6 +287,7 @@ impl State {
         self.lookups += 1;
         let keys: Vec<Key> = match which {
             Which::Attempt(id) => vec![(kind, id.to_owned())],
+            Which::All => self.keys_of(kind, |_| true),
             Which::Message(id) => self.keys_of(kind, |sent| sent.message_id == id),
             Which::Destination(to) => {
                 self.keys_of(kind, |sent| sent.destination.as_deref() == Some(to))
@@ -317,6 +318,10 @@ impl State {
             );
         }
         Ok(found)
+    }
+
+    pub fn accepted(&self, kind: &'static str, attempt: &str, now: Stamp) -> Option<Sent> {
+        self.messages.get(&(kind, attempt.to_owned())).map(|sent| sent.at(now))
     }
 
     fn keys_of(&self, kind: &str, is_wanted: impl Fn(&Sent) -> bool) -> Vec<Key> {

@@ -1,6 +1,9 @@
 //! The wire protocols. A new one is a module here and a row in [`KINDS`].
 
 mod generic;
+mod infrai;
+mod mailgun;
+mod resend;
 
 use std::sync::Arc;
 
@@ -38,5 +41,23 @@ pub const KINDS: &[Kind] = &[
         routes: generic::routes,
         message_id: generic::message_id,
         callback: generic::callback,
+    },
+    Kind {
+        name: "mailgun",
+        routes: mailgun::routes,
+        message_id: mailgun::message_id,
+        callback: mailgun::callback,
+    },
+    Kind {
+        name: "infrai",
+        routes: infrai::routes,
+        message_id: infrai::message_id,
+        callback: infrai::callback,
+    },
+    Kind {
+        name: "resend",
+        routes: resend::routes,
+        message_id: resend::message_id,
+        callback: resend::callback,
     },
 ];
