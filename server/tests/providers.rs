@@ -730,7 +730,7 @@ fn each_ability_can_be_switched_off() {
     assert_eq!(able("window = \"24h\"").replay_window, None);
     assert!(able("webhook_secret = \"k\"").has_callbacks());
     let names: Vec<&str> = kinds().iter().map(|kind| kind.kind).collect();
-    assert_eq!(names, ["demo", "http"]);
+    assert!(names.starts_with(&["demo", "http"]), "{names:?}");
 }
 
 // ---------------------------------------------------------------------------------------------------
@@ -1316,7 +1316,9 @@ async fn a_registry_that_cannot_be_made_says_which_key() {
         config
     };
     let error = make(with(&|p| p.kind = "pigeon".to_owned())).await;
-    assert_eq!(error, "providers.p.kind: there is no kind \"pigeon\"; known are demo, http");
+    let known: Vec<&str> = kinds().iter().map(|kind| kind.kind).collect();
+    let known = known.join(", ");
+    assert_eq!(error, format!("providers.p.kind: there is no kind \"pigeon\"; known are {known}"));
     assert!(
         make(with(&|p| p.base_url = None)).await.starts_with("providers.p.base_url is missing")
     );

@@ -7,6 +7,7 @@ use app::model::{Seen, Stamp};
 
 use super::script::Options;
 use super::{Incoming, KINDS, Kind, Sent, Simulator};
+use crate::entropy::Entropy;
 use crate::providers::{Deadline, Secret};
 
 /// Callbacks that wait or are under way; more are dropped.
@@ -99,6 +100,11 @@ pub struct CallbackFacts<'a> {
     pub destination: &'a str,
     pub state: Seen,
     pub now: Stamp,
+    /// The key that the target knows: another one than the callback is to be signed with if it is forged.
+    pub expected: &'a Secret,
+    /// Where this simulator is reached, as `http://127.0.0.1:4010`; none before it is served.
+    pub origin: Option<&'a str>,
+    pub entropy: &'a dyn Entropy,
 }
 
 /// Begins to post what the script wants for this message. Ends with the simulator.
@@ -126,7 +132,7 @@ pub(super) fn start(
         let closing = simulator.closing().clone();
         tokio::select! {
             () = closing.cancelled() => {}
-            () = run(&simulator, kind, &sent, &plan, &target.url, &key) => {}
+            () = run(&simulator, kind, &sent, &plan, &target, &key) => {}
         }
         drop(slot);
     });
@@ -137,7 +143,7 @@ async fn run(
     kind: &'static Kind,
     sent: &Sent,
     plan: &[(i64, Seen)],
-    url: &str,
+    target: &CallbackTarget,
     key: &Secret,
 ) {
     let mut waited = 0;
@@ -151,8 +157,11 @@ async fn run(
             destination: sent.destination.as_deref().unwrap_or_default(),
             state: *state,
             now,
+            expected: &target.key,
+            origin: simulator.origin.get().map(String::as_str),
+            entropy: &*simulator.entropy,
         };
-        if let Some(request) = (kind.callback)(&facts, url, key) {
+        if let Some(request) = (kind.callback)(&facts, &target.url, key) {
             let deadline = Deadline { boot: simulator.clock.boot().saturating_add(POST_TIME) };
             // A provider does not care either whether anybody listens.
             let _ = simulator.transport.exchange(request, deadline).await;

@@ -19,7 +19,7 @@ mod serve;
 mod state;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use app::model::{Seen, Stamp};
@@ -78,6 +78,8 @@ pub struct Simulator {
     // A std mutex: no lock is held over an await.
     state: Mutex<State>,
     callback_slots: Arc<Semaphore>,
+    /// Where it is reached, once it is served.
+    origin: OnceLock<String>,
     closing: CancellationToken,
 }
 
@@ -166,6 +168,7 @@ impl Simulator {
             transport,
             state: Mutex::new(State::new(journal)),
             callback_slots: Arc::new(Semaphore::new(CALLBACKS_MAX)),
+            origin: OnceLock::new(),
             closing: CancellationToken::new(),
         })
     }

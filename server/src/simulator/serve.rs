@@ -41,6 +41,10 @@ impl Line {
 
 /// Serves until the simulator is closed, then drops what is open.
 pub async fn serve(listener: TcpListener, simulator: Arc<Simulator>) {
+    if let Ok(address) = listener.local_addr() {
+        // Whoever is told of it is on this machine.
+        let _ = simulator.origin.set(format!("http://127.0.0.1:{}", address.port()));
+    }
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let router = router(&simulator);
     let closing = simulator.closing().clone();

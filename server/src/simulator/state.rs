@@ -94,9 +94,12 @@ pub struct State {
     scripts: Vec<Active>,
     calls: VecDeque<Call>,
     attempts: HashMap<Key, Attempt>,
-    messages: HashMap<Key, Sent>,
-    /// The order in which the messages came.
-    order: VecDeque<Key>,
+    /// Every message, in the order in which they came.
+    sent: VecDeque<Sent>,
+    /// The number of the first of them, counted from the beginning.
+    first: u64,
+    /// Their numbers, ascending, by the attempt that they came with.
+    by_attempt: HashMap<Key, Vec<u64>>,
     pub lookups: u64,
     journal: Option<Journal>,
 }
@@ -107,8 +110,9 @@ impl State {
             scripts: Vec::new(),
             calls: VecDeque::new(),
             attempts: HashMap::new(),
-            messages: HashMap::new(),
-            order: VecDeque::new(),
+            sent: VecDeque::new(),
+            first: 0,
+            by_attempt: HashMap::new(),
             lookups: 0,
             journal,
         }
@@ -185,7 +189,8 @@ impl State {
         }
     }
 
-    /// Accepts the message, or names the one that was accepted under the same attempt id before (true).
+    /// Accepts the message. A kind that honours its key names the one that was accepted under the same
+    /// attempt id before instead (true); any other one has two messages then.
     pub fn accept(
         &mut self,
         incoming: &Incoming,
@@ -196,7 +201,9 @@ impl State {
     ) -> io::Result<(Sent, bool)> {
         self.refresh(incoming.kind, now)?;
         let key = (incoming.kind, incoming.attempt.clone());
-        if let Some(known) = self.messages.get(&key) {
+        let is_idempotent =
+            KINDS.iter().any(|kind| kind.name == incoming.kind && kind.is_idempotent);
+        if let Some(known) = self.of_attempt(&key).next().filter(|_| is_idempotent) {
             return Ok((known.clone(), true));
         }
         let sent = Sent {
@@ -223,13 +230,30 @@ impl State {
     }
 
     fn keep(&mut self, key: Key, sent: Sent) {
-        if self.order.len() >= KEPT_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.messages.remove(&oldest);
+        if self.sent.len() >= KEPT_MAX {
+            self.forget_message();
         }
-        self.order.push_back(key.clone());
-        self.messages.insert(key, sent);
+        let number = self.first + self.sent.len() as u64;
+        self.by_attempt.entry(key).or_default().push(number);
+        self.sent.push_back(sent);
+    }
+
+    fn forget_message(&mut self) {
+        let Some(oldest) = self.sent.pop_front() else { return };
+        let key = (oldest.provider, oldest.attempt);
+        if let Some(numbers) = self.by_attempt.get_mut(&key) {
+            numbers.retain(|number| *number != self.first);
+            if numbers.is_empty() {
+                self.by_attempt.remove(&key);
+            }
+        }
+        self.first += 1;
+    }
+
+    /// The messages that came with this attempt id, oldest first.
+    fn of_attempt(&self, key: &Key) -> impl Iterator<Item = &Sent> {
+        let numbers = self.by_attempt.get(key).into_iter().flatten();
+        numbers.filter_map(|number| self.sent.get(usize::try_from(number - self.first).ok()?))
     }
 
     /// Takes in what an earlier or another process has accepted.
@@ -240,7 +264,7 @@ impl State {
         for entry in journal.fresh(now)? {
             let Some(kind) = KINDS.iter().find(|kind| kind.name == entry.kind) else { continue };
             let key = (kind.name, entry.attempt.clone());
-            if !self.messages.contains_key(&key) {
+            if !self.by_attempt.contains_key(&key) {
                 let sent = Sent {
                     provider: kind.name,
                     attempt: entry.attempt,
@@ -261,7 +285,7 @@ impl State {
     pub fn look_up(&mut self, kind: &'static str, attempt: &str, now: Stamp) -> Known {
         self.lookups += 1;
         let key = (kind, attempt.to_owned());
-        if !self.messages.contains_key(&key) && self.refresh(kind, now).is_err() {
+        if !self.by_attempt.contains_key(&key) && self.refresh(kind, now).is_err() {
             return Known::Down;
         }
         let destination = self.attempts.get(&key).map(|seen| seen.destination.clone());
@@ -269,7 +293,7 @@ impl State {
             Some(active) => active.script.options.clone(),
             None => Options::default(),
         };
-        match self.messages.get(&key) {
+        match self.of_attempt(&key).next() {
             _ if options.lookup_down => Known::Down,
             Some(sent) if now.since(sent.at) >= options.lookup_lag => {
                 Known::Found { state: sent.at(now).state, message_id: sent.message_id.clone() }
@@ -285,51 +309,45 @@ impl State {
         now: Stamp,
     ) -> Result<Vec<Sent>, Down> {
         self.lookups += 1;
-        let keys: Vec<Key> = match which {
-            Which::Attempt(id) => vec![(kind, id.to_owned())],
-            Which::All => self.keys_of(kind, |_| true),
-            Which::Message(id) => self.keys_of(kind, |sent| sent.message_id == id),
+        let wanted: Vec<Sent> = match which {
+            Which::Attempt(id) => self.of_attempt(&(kind, id.to_owned())).cloned().collect(),
+            Which::All => self.wanted(kind, |_| true),
+            Which::Message(id) => self.wanted(kind, |sent| sent.message_id == id),
             Which::Destination(to) => {
-                self.keys_of(kind, |sent| sent.destination.as_deref() == Some(to))
+                self.wanted(kind, |sent| sent.destination.as_deref() == Some(to))
             }
         };
-        // A scan that finds nobody may still meet a script for its destination.
-        let to = match which {
-            Which::Destination(to) => Some(to.to_owned()),
-            _ => None,
+        // A look-up that finds nobody may still meet a script for what it asks for.
+        let (attempt, to) = match which {
+            Which::Attempt(id) => (id, None),
+            Which::Destination(to) => ("", Some(to)),
+            Which::All | Which::Message(_) => ("", None),
         };
-        if self.active(kind, "", to.as_deref()).is_some_and(|it| it.script.options.lookup_down) {
+        if self.active(kind, attempt, to).is_some_and(|it| it.script.options.lookup_down) {
             return Err(Down);
         }
         let mut found = Vec::new();
-        for key in keys {
-            let attempt = self.attempts.get(&key).map(|seen| seen.destination.clone());
+        for sent in wanted {
             let options = self
-                .active(kind, &key.1, attempt.as_deref())
+                .active(kind, &sent.attempt, sent.destination.as_deref())
                 .map_or_else(Options::default, |active| active.script.options.clone());
             if options.lookup_down {
                 return Err(Down);
             }
-            found.extend(
-                self.messages
-                    .get(&key)
-                    .filter(|sent| now.since(sent.at) >= options.lookup_lag)
-                    .map(|sent| sent.at(now)),
-            );
+            if now.since(sent.at) >= options.lookup_lag {
+                found.push(sent.at(now));
+            }
         }
         Ok(found)
     }
 
     pub fn accepted(&self, kind: &'static str, attempt: &str, now: Stamp) -> Option<Sent> {
-        self.messages.get(&(kind, attempt.to_owned())).map(|sent| sent.at(now))
+        self.of_attempt(&(kind, attempt.to_owned())).next().map(|sent| sent.at(now))
     }
 
-    fn keys_of(&self, kind: &str, is_wanted: impl Fn(&Sent) -> bool) -> Vec<Key> {
-        self.order
-            .iter()
-            .filter(|key| key.0 == kind && self.messages.get(*key).is_some_and(&is_wanted))
-            .cloned()
-            .collect()
+    fn wanted(&self, kind: &str, is_wanted: impl Fn(&Sent) -> bool) -> Vec<Sent> {
+        let of_kind = self.sent.iter().filter(|sent| sent.provider == kind);
+        of_kind.filter(|sent| is_wanted(sent)).cloned().collect()
     }
 
     pub fn calls(&self, attempt: Option<&str>) -> Vec<Call> {
@@ -343,20 +361,17 @@ impl State {
     pub fn messages(&mut self, attempt: Option<&str>, now: Stamp) -> Vec<Sent> {
         // The list is for people and tests: what cannot be read is simply not in it.
         let _ = self.refresh(crate::providers::demo::NAME, now);
-        self.order
-            .iter()
-            .filter(|(_, id)| attempt.is_none_or(|attempt| id == attempt))
-            .filter_map(|key| self.messages.get(key))
-            .map(|sent| sent.at(now))
-            .collect()
+        let wanted = self.sent.iter().filter(|sent| attempt.is_none_or(|id| sent.attempt == id));
+        wanted.map(|sent| sent.at(now)).collect()
     }
 
     pub fn clear(&mut self) {
         self.scripts.clear();
         self.calls.clear();
         self.attempts.clear();
-        self.messages.clear();
-        self.order.clear();
+        self.first += self.sent.len() as u64;
+        self.sent.clear();
+        self.by_attempt.clear();
         self.lookups = 0;
     }
 }

@@ -21,6 +21,8 @@ pub struct Kind {
     pub name: &'static str,
     /// What it answers below that segment, under the name that it is mounted as.
     pub(super) routes: fn(Arc<Simulator>, &'static str) -> Router,
+    /// A call with an attempt id that it knows gets the first message's name instead of a second message.
+    pub(super) is_idempotent: bool,
     /// A new message id in the vendor's own form.
     pub(super) message_id: fn(&dyn Entropy) -> String,
     /// One signed callback to this URL.
@@ -33,30 +35,35 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "http",
         routes: generic::routes,
+        is_idempotent: true,
         message_id: generic::message_id,
         callback: generic::callback,
     },
     Kind {
         name: "demo",
         routes: generic::routes,
+        is_idempotent: true,
         message_id: generic::message_id,
         callback: generic::callback,
     },
     Kind {
         name: "mailgun",
         routes: mailgun::routes,
+        is_idempotent: false,
         message_id: mailgun::message_id,
         callback: mailgun::callback,
     },
     Kind {
         name: "infrai",
         routes: infrai::routes,
+        is_idempotent: true,
         message_id: infrai::message_id,
         callback: infrai::callback,
     },
     Kind {
         name: "resend",
         routes: resend::routes,
+        is_idempotent: true,
         message_id: resend::message_id,
         callback: resend::callback,
     },
