@@ -2,6 +2,8 @@
 
 #[path = "providers/mail.rs"]
 mod mail;
+#[path = "providers/vendors.rs"]
+mod vendors;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

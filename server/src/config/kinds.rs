@@ -91,9 +91,10 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "ses",
         callbacks: Some("sns_rsa"),
-        settings: &["region", "configuration_set"],
+        callback_key: Some("topic_arn"),
+        settings: &["region", "configuration_set", "topic_arn"],
         credentials: &["access_key_id", "secret_access_key", "session_token"],
-        required: &[&["access_key_id"], &["secret_access_key"], &["region"]],
+        required: &[&["access_key_id"], &["secret_access_key"], &["region"], &["from"]],
         ..PLAIN
     },
     Kind {
@@ -102,7 +103,7 @@ pub const KINDS: &[Kind] = &[
         retention: Some(30 * DAY),
         callbacks: Some("sendgrid_ecdsa"),
         credentials: &["api_key"],
-        required: &[&["api_key"]],
+        required: &[&["api_key"], &["from"]],
         ..PLAIN
     },
     Kind {
@@ -112,7 +113,7 @@ pub const KINDS: &[Kind] = &[
         callbacks: Some("basic_or_header_secret"),
         settings: &["message_stream"],
         credentials: &["token"],
-        required: &[&["token"]],
+        required: &[&["token"], &["from"]],
         ..PLAIN
     },
     Kind {

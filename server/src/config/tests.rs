@@ -429,9 +429,12 @@ fn a_file_that_is_named_must_exist_and_the_default_one_need_not() {
 #[test]
 fn the_keys_of_every_vendor_are_read_for_its_kind_and_for_no_other() {
     for (kind, keys) in [
-        ("ses", "access_key_id = \"a\"\nsecret_access_key = \"b\"\nregion = \"eu-west-1\""),
+        (
+            "ses",
+            "access_key_id = \"a\"\nsecret_access_key = \"b\"\nregion = \"eu-west-1\"\nfrom = \"x@example.com\"",
+        ),
         ("sendgrid", "api_key = \"a\"\nfrom = \"x@example.com\""),
-        ("postmark", "token = \"a\""),
+        ("postmark", "token = \"a\"\nfrom = \"x@example.com\""),
         ("mailgun", "api_key = \"a\"\ndomain = \"mg.example.com\"\nsettle = \"30m\""),
         ("infrai", "api_key = \"a\""),
         ("resend", "api_key = \"a\"\nfrom = \"x@example.com\"\nidempotent = true"),

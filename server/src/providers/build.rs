@@ -23,6 +23,9 @@ const ADAPTERS: &[(&str, Make)] = &[
     ("mailgun", super::mailgun::make),
     ("infrai", super::infrai::make),
     ("resend", super::resend::make),
+    ("ses", super::ses::make),
+    ("sendgrid", super::sendgrid::make),
+    ("postmark", super::postmark::make),
 ];
 
 /// This version has the adapter of this kind.

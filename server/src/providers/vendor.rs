@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request};
+use url::{Host, Url};
 use zeroize::Zeroizing;
 
 use super::http::base_url_of;
@@ -103,6 +104,18 @@ impl Parts<'_> {
 #[must_use]
 pub fn callback_url(webhook_url: &str, attempt_id: &str) -> String {
     format!("{webhook_url}?{ATTEMPT}={}", percent_encoded(attempt_id))
+}
+
+/// Whether this address is on this machine, where the simulator is.
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
+        && match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(Host::Ipv6(ip)) => ip.is_loopback(),
+            None => false,
+        }
 }
 
 /// Whether this can be an attempt id of ours: 1 to 36 of `A-Z a-z 0-9 -` (CONTRACT section 1).

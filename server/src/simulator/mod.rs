@@ -34,7 +34,7 @@ use crate::providers::transport::Transport;
 
 pub use callbacks::{CALLBACKS_MAX, CallbackFacts, CallbackTarget, Callbacks, LATE};
 pub use journal::Journal;
-pub use kinds::{KINDS, Kind};
+pub use kinds::{KINDS, Kind, sendgrid_public_key};
 pub use script::{Behaviour, Delivery, Match, Options, Script, ScriptError};
 pub use serve::{CONNECTIONS_MAX, Line, serve};
 pub use state::{Call, KEPT_MAX, SCRIPTS_MAX, Sent};

@@ -3,7 +3,10 @@
 mod generic;
 mod infrai;
 mod mailgun;
+mod postmark;
 mod resend;
+mod sendgrid;
+mod ses;
 
 use std::sync::Arc;
 
@@ -14,6 +17,8 @@ use super::Simulator;
 use super::callbacks::CallbackFacts;
 use crate::entropy::Entropy;
 use crate::providers::Secret;
+
+pub use sendgrid::public_key as sendgrid_public_key;
 
 /// One protocol.
 pub struct Kind {
@@ -66,5 +71,26 @@ pub const KINDS: &[Kind] = &[
         is_idempotent: true,
         message_id: resend::message_id,
         callback: resend::callback,
+    },
+    Kind {
+        name: "ses",
+        routes: ses::routes,
+        is_idempotent: false,
+        message_id: ses::message_id,
+        callback: ses::callback,
+    },
+    Kind {
+        name: "sendgrid",
+        routes: sendgrid::routes,
+        is_idempotent: false,
+        message_id: sendgrid::message_id,
+        callback: sendgrid::callback,
+    },
+    Kind {
+        name: "postmark",
+        routes: postmark::routes,
+        is_idempotent: false,
+        message_id: postmark::message_id,
+        callback: postmark::callback,
     },
 ];
