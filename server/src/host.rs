@@ -2,8 +2,9 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
-use app::model::{ClientView, Detail, FactKind, Freeze, Role, UserView, WorkerView};
+use app::model::{ClientView, Detail, FactKind, Freeze, Role, Stamp, UserView, WorkerView};
 use async_trait::async_trait;
 use tokio::net::TcpListener;
 use zeroize::Zeroizing;
@@ -13,7 +14,7 @@ use crate::cli::serve::Part;
 use crate::cli::{
     Admin, AdminError, CliError, Found, Host, LineAnswer, NewClient, serve, simulator,
 };
-use crate::clock::SystemClock;
+use crate::clock::{FollowingClock, SystemClock};
 use crate::config::{self, Config};
 use crate::entropy::SystemEntropy;
 use crate::http::auth::NewSecret;
@@ -22,7 +23,7 @@ use crate::outbox::Wakeups;
 use crate::password::Passwords;
 use crate::providers::Secret;
 use crate::providers::net::HttpTransport;
-use crate::store::{self, Env, Error, Store};
+use crate::store::{self, Env, Error, Restored, Store};
 
 /// The actor of what the command line does.
 const ACTOR: &str = "cli";
@@ -73,10 +74,13 @@ fn opening(error: &anyhow::Error) -> CliError {
 #[async_trait]
 impl Host for System {
     async fn open(&self, config: &Config) -> Result<Box<dyn Admin>, CliError> {
-        let seams = seams();
+        // What a command writes carries the database's time, as what the servers write.
+        let clock = FollowingClock::new(Arc::new(SystemClock));
+        let seams = Seams { clock: Arc::new(clock.clone()), ..seams() };
         let (env, store) = node::open_store(config, &seams, node::rules(config, None))
             .await
             .map_err(|error| opening(&error))?;
+        node::follow(&clock, &*store).await.map_err(|error| opening(&error.into()))?;
         Ok(Box::new(Ledger { config: config.clone(), env, store }))
     }
 
@@ -227,6 +231,10 @@ async fn told_to_end() {
     }
 }
 
+/// How long a process is watched for a sign of life: longer than it takes between two.
+const WATCH: Duration = Duration::from_secs(7);
+const WATCH_STEP: Duration = Duration::from_millis(500);
+
 /// The ledger as commands use it.
 struct Ledger {
     config: Config,
@@ -310,6 +318,53 @@ impl Admin for Ledger {
         self.store.workers().await.map_err(failed)
     }
 
+    async fn restore_complete(&self, lost_from: Stamp) -> Result<Restored, AdminError> {
+        if lost_from > self.env.clock.now() {
+            return Err(AdminError::Refused {
+                message: "--lost-from is in the future".to_owned(),
+                next_step: "give the instant at which the backup was begun".to_owned(),
+            });
+        }
+        // Kept to the end, so that no server starts meanwhile.
+        let lock = store::lock(self.config.database_url.expose());
+        let is_served = match &lock {
+            Ok(Some(_)) => false,
+            Ok(None) => self.is_somebody_alive().await.map_err(failed)?,
+            Err(Error::Served { .. }) => true,
+            Err(_) => false,
+        };
+        let freezes = self.store.freezes().await.map_err(failed)?;
+        if is_served && !freezes.iter().any(|freeze| freeze.scope == "all") {
+            return Err(AdminError::Refused {
+                message: "a process serves this database and may send".to_owned(),
+                next_step:
+                    "end it, or stop all calls first with `sendonce freeze --scope all --reason …`"
+                        .to_owned(),
+            });
+        }
+        let guard = self.config.admission.max_lifetime;
+        self.store.restore_complete(lost_from, guard, ACTOR).await.map_err(failed)
+    }
+
+    async fn backup(&self, to: &std::path::Path) -> Result<Stamp, AdminError> {
+        let began_at = self.env.clock.now();
+        let refused = |message: &str, next_step: &str| AdminError::Refused {
+            message: message.to_owned(),
+            next_step: next_step.to_owned(),
+        };
+        if to.exists() {
+            return Err(refused("the file exists already", "name a new one"));
+        }
+        match self.store.backup(to).await {
+            Ok(true) => Ok(began_at),
+            Ok(false) => Err(refused(
+                "this command copies an embedded database only",
+                "use pg_dump, as scripts/backup.sh does",
+            )),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError> {
         let Some(page) = self.store.event_page(id_or_event_id).await.map_err(failed)? else {
             return Ok(None);
@@ -340,6 +395,27 @@ impl Admin for Ledger {
 
     async fn close(&self) {
         self.store.close().await;
+    }
+}
+
+impl Ledger {
+    /// Whether a process gives a sign of life while we look. A backup brings the old ones' with it, so one
+    /// that is written down says nothing.
+    async fn is_somebody_alive(&self) -> Result<bool, Error> {
+        let newest = |workers: Vec<WorkerView>| workers.iter().map(|worker| worker.seen_at).max();
+        let clock = &self.env.clock;
+        let Some(before) = newest(self.store.workers().await?) else { return Ok(false) };
+        if clock.now().since(before) > node::ALIVE_WITHIN {
+            return Ok(false);
+        }
+        let until = clock.boot().saturating_add(crate::clock::micros(WATCH));
+        while clock.boot() < until {
+            clock.sleep(WATCH_STEP).await;
+            if newest(self.store.workers().await?) > Some(before) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

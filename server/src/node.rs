@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::AdmissionService;
 use crate::cli::serve::Part;
 use crate::clock::{Clock, FollowingClock, duration};
-use crate::config::Config;
+use crate::config::{Config, Kind};
 use crate::dispatch::{self, Dispatcher};
+use crate::domain::Facing;
 use crate::duty::{self, Duty, Pass};
 use crate::entropy::Entropy;
 use crate::http::health::Health;
@@ -23,7 +24,7 @@ use crate::keys::Keys;
 use crate::outbox::Wakeups;
 use crate::providers::resolver::{self, Resolver};
 use crate::providers::transport::Transport;
-use crate::providers::{self, Registry};
+use crate::providers::{self, Capability, Registry};
 use crate::reconcile::{self, Reconciler};
 use crate::store::{self, Activation, Env, Error, Rules, Store};
 use crate::supervisor::{Supervisor, Ticker, pause_after_error};
@@ -31,7 +32,7 @@ use crate::supervisor::{Supervisor, Ticker, pause_after_error};
 /// Between two signs of life.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// A process that was silent for so long is not alive.
-const ALIVE_WITHIN: i64 = 15_000_000;
+pub const ALIVE_WITHIN: i64 = 15_000_000;
 /// How often work is looked for where other processes cannot tell of it (behind a pooler).
 const UNHEARD_POLL: Duration = Duration::from_secs(1);
 /// Between two readings of the database's clock.
@@ -51,15 +52,17 @@ pub struct Seams {
     pub semantics: RangeInclusive<u32>,
 }
 
-/// The settings that decide about sends.
+/// The settings that decide about sends. Without a registry the capabilities are those that the
+/// configuration states.
 #[must_use]
 pub fn rules(config: &Config, registry: Option<&Registry>) -> Rules {
-    let facing = registry.map_or_else(HashMap::new, |registry| {
-        registry
+    let facing = match registry {
+        Some(registry) => registry
             .iter()
             .map(|(name, provider)| (name.to_owned(), provider.capability().facing()))
-            .collect()
-    });
+            .collect(),
+        None => stated(config),
+    };
     let mut rules = Rules::new(config.policy(), facing, config.dispatch.release_per_second);
     rules.routes.clone_from(&config.routes);
     rules.allowances = config
@@ -68,6 +71,19 @@ pub fn rules(config: &Config, registry: Option<&Registry>) -> Rules {
         .filter_map(|(name, provider)| Some((name.clone(), provider.reads_per_minute?)))
         .collect();
     rules
+}
+
+/// What the providers of a configuration can do, the built-in one among them.
+fn stated(config: &Config) -> HashMap<String, Facing> {
+    let built_in = (providers::demo::NAME.to_owned(), None);
+    let configured = config.providers.iter().map(|(name, own)| (name.clone(), Some(own)));
+    std::iter::once(built_in)
+        .chain(configured)
+        .filter_map(|(name, own)| {
+            let kind = Kind::find(own.map_or(providers::demo::NAME, |own| &own.kind))?;
+            Some((name, Capability::of(kind, own).facing()))
+        })
+        .collect()
 }
 
 /// Opens the store with these rules. An embedded database is migrated by itself, a shared one never.
@@ -436,7 +452,10 @@ impl Node {
 }
 
 /// Measures the database's clock against ours, where it has one of its own.
-async fn follow(clock: &FollowingClock, store: &dyn Store) -> Result<(), Error> {
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn follow(clock: &FollowingClock, store: &dyn Store) -> Result<(), Error> {
     let asked = clock.boot();
     if let Some(theirs) = store.time().await? {
         clock.measure(asked, clock.boot(), theirs);

@@ -1,9 +1,10 @@
 //! The port through which commands reach the ledger.
 
-use app::model::{ClientView, Fact, Freeze, Record, Role, UserView, WorkerView};
+use app::model::{ClientView, Fact, Freeze, Record, Role, Stamp, UserView, WorkerView};
 use async_trait::async_trait;
 
 use crate::providers::Secret;
+use crate::store::Restored;
 
 /// Why the ledger did not do it. The texts are shown as they are: no address, key or password in them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +90,13 @@ pub trait Admin: Send + Sync {
 
     /// The processes that have signed life in the last day, oldest first.
     async fn workers(&self) -> Result<Vec<WorkerView>, AdminError>;
+
+    /// Completes a restore or a failover after which commits from `lost_from` on may be missing. Refused
+    /// while a process may send.
+    async fn restore_complete(&self, lost_from: Stamp) -> Result<Restored, AdminError>;
+
+    /// Copies the embedded database into a new file, and says when it began. Refused for any other.
+    async fn backup(&self, to: &std::path::Path) -> Result<Stamp, AdminError>;
 
     /// The notification of this id, else of this event id.
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError>;

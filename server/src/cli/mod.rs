@@ -15,6 +15,7 @@ pub mod healthcheck;
 pub mod input;
 pub mod out;
 pub mod provider;
+pub mod restore;
 pub mod serve;
 pub mod simulator;
 #[cfg(test)]
@@ -85,6 +86,10 @@ pub enum Command {
     Workers(workers::Args),
     /// Name the token of a hash, for whoever holds the keys.
     TokenId(token_id::Args),
+    /// After a restore or a failover: see that nothing that may have been sent is sent again.
+    RestoreComplete(restore::RestoreArgs),
+    /// Copy the embedded database while it is served.
+    Backup(restore::BackupArgs),
     /// Run the provider simulator as a server.
     Simulator(simulator::Args),
     /// Providers and what they can do.
@@ -202,6 +207,8 @@ async fn with_ledger(
         Command::Unfreeze(args) => freeze::unfreeze(args, config, admin, out).await,
         Command::Freezes(args) => freeze::freezes(args, admin, out).await,
         Command::Workers(args) => workers::run(args, admin, out).await,
+        Command::RestoreComplete(args) => restore::restore(args, admin, out).await,
+        Command::Backup(args) => restore::backup(args, admin, out).await,
         _ => Err(CliError::failed("this command does not use the ledger", "report this")),
     }
 }
@@ -281,6 +288,8 @@ mod tests {
             "unfreeze --scope all",
             "freezes",
             "workers --json",
+            "restore-complete --lost-from 2026-09-21T14:00:00Z --json",
+            "backup --to copy.db",
             "simulator --listen 127.0.0.1:4010 --smtp 127.0.0.1:4025",
             "provider list",
             "token-id --stdin",

@@ -222,6 +222,29 @@ impl Admin for Memory {
         Ok(Vec::new())
     }
 
+    async fn restore_complete(
+        &self,
+        lost_from: Stamp,
+    ) -> Result<crate::store::Restored, AdminError> {
+        let epoch = crate::store::Epoch {
+            epoch: 2,
+            opened_at: START,
+            lost_from,
+            guarded_until: START.plus(86_400_000_000),
+        };
+        Ok(crate::store::Restored {
+            epoch,
+            is_repeat: false,
+            accepted: 3,
+            dispatching: 2,
+            unknown: 1,
+        })
+    }
+
+    async fn backup(&self, _to: &std::path::Path) -> Result<Stamp, AdminError> {
+        Ok(START)
+    }
+
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError> {
         let record = unknown();
         let is_it = [&record.id, &record.event_id].iter().any(|id| *id == id_or_event_id);

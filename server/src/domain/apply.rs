@@ -49,8 +49,8 @@ pub enum Event {
     TokenAsked { answer: &'static str, count: i64, actor: String },
     /// Polling of a sent notification is over.
     PollOver,
-    /// A restore or a failover may have lost commits about it.
-    Restored,
+    /// A restore or a failover, completed at this instant, may have lost commits about it.
+    Restored { at: Stamp },
 }
 
 /// Why a claim ended before its marker.
@@ -167,7 +167,7 @@ impl Step {
                 Ok(())
             }
             Event::PollOver => self.poll_over(ctx),
-            Event::Restored => self.restored(ctx),
+            Event::Restored { at } => self.restored(*at, ctx),
         }
     }
 
@@ -222,6 +222,16 @@ impl Step {
             && r.replays < ctx.policy.replays_max
             && r.attempt > 0
             && r.held.is_none()
+            && self.is_last_attempt(ctx)
+    }
+
+    /// No later attempt than the last one on record can have been made: its key may have been forgotten by
+    /// a restore, and repeating an older one would send beside it. From the unknown, only a read leads to
+    /// a later attempt.
+    fn is_last_attempt(&self, ctx: &Ctx<'_>) -> bool {
+        let r = &self.record;
+        let Some(at) = r.restored_at else { return true };
+        r.attempt_started_at > Some(at) || (r.reason != Reason::Restored && !ctx.facing.is_readable)
     }
 
     /// From here on a repeated key might send again; the beginning of time where it always might.
@@ -499,7 +509,8 @@ impl Step {
     ) {
         let number = self.record.attempt;
         self.release();
-        if reason.spends_attempt() {
+        // No call is open where a restore came between calls: what is proven absent is not on record.
+        if reason.spends_attempt() && self.record.call_by.is_some() {
             self.record.spent += 1;
         }
         let exhausted = (reason.spends_attempt() && self.record.spent >= ctx.policy.attempts_max)
@@ -636,16 +647,29 @@ impl Step {
         Ok(())
     }
 
-    fn restored(&mut self, ctx: &Ctx<'_>) -> Result<(), Illegal> {
-        let waits = matches!(self.record.state, State::Accepted | State::Dispatching);
+    /// Calls of it may be missing, so nobody can say whether it was sent. The fence leaps, so that no claim
+    /// of a forgotten past fits a later one.
+    fn restored(&mut self, at: Stamp, ctx: &Ctx<'_>) -> Result<(), Illegal> {
+        let r = &self.record;
+        let waits = matches!(r.state, State::Accepted | State::Dispatching);
         require(waits, Illegal::State)?;
-        let number = self.record.attempt;
+        require(r.restored_at.is_none_or(|before| before < at), Illegal::NotAllowed)?;
+        let (number, is_open) = (r.attempt, r.phase == Phase::Calling || r.is_replay);
         self.release();
-        self.record.call_by = Some(ctx.now);
-        self.record.call_ended_at = Some(ctx.now);
-        self.record.authority = 0;
+        let r = &mut self.record;
+        if !is_open {
+            // The last call on record has ended, and its end was counted.
+            r.call_by = None;
+            r.call_ended_at = None;
+        }
+        r.restored_at = Some(at);
+        r.fence += FENCE_LEAP;
+        r.authority = 0;
+        r.stumbles = 0;
+        r.reads = 0;
         self.go(State::DispatchUnknown, Reason::Restored, number, Detail::default(), ctx);
         self.await_reads(ctx);
+        self.apply_held(ctx);
         Ok(())
     }
 
@@ -784,6 +808,9 @@ impl Step {
         }
     }
 }
+
+/// More claims than a record can have had in the time that a restore lost.
+pub const FENCE_LEAP: i64 = 1_000_000;
 
 /// How long a provider that refuses our credentials is left alone before it is asked again: 30 s.
 pub const STOPPED_RETRY: i64 = 30_000_000;

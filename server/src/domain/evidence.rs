@@ -13,7 +13,7 @@ impl Step {
         verdict: &Verdict,
         ctx: &Ctx<'_>,
     ) -> Result<(), Illegal> {
-        require(attempt >= 1 && attempt <= self.record.attempt, Illegal::NoSuchAttempt)?;
+        require(self.record.may_have(attempt), Illegal::NoSuchAttempt)?;
         let mut detail = Detail::default().code("outcome", verdict.outcome().as_str());
         if let Some(code) = verdict.code() {
             detail = detail.code("code", code);
@@ -36,7 +36,7 @@ impl Step {
         provider_at: Option<Stamp>,
         ctx: &Ctx<'_>,
     ) -> Result<(), Illegal> {
-        require(attempt >= 1 && attempt <= self.record.attempt, Illegal::NoSuchAttempt)?;
+        require(self.record.may_have(attempt), Illegal::NoSuchAttempt)?;
         let mut detail = Detail::default().code("seen", seen.as_str());
         if let Some(cause) = cause {
             detail = detail.code("code", cause);
@@ -57,8 +57,8 @@ impl Step {
         answer: &Lookup,
         ctx: &Ctx<'_>,
     ) -> Result<(), Illegal> {
-        require(attempt >= 1 && attempt <= self.record.attempt, Illegal::NoSuchAttempt)?;
         if let Lookup::Found { seen, message_id } = answer {
+            require(self.record.may_have(attempt), Illegal::NoSuchAttempt)?;
             let news = self.record.state != State::Sent || *seen != Seen::Accepted;
             if news {
                 let detail = Detail::default().code("answer", "found").code("seen", seen.as_str());
@@ -74,6 +74,7 @@ impl Step {
         // Only an answer about the call that the record still waits for can show absence.
         let r = &self.record;
         require(calls == r.calls && attempt == r.attempt, Illegal::State)?;
+        require(attempt >= 1 || r.restored_at.is_some(), Illegal::NoSuchAttempt)?;
         match r.state {
             State::Sent => {
                 self.read_later(ctx);
@@ -142,7 +143,7 @@ impl Step {
         message_id: Option<&str>,
         ctx: &Ctx<'_>,
     ) {
-        let is_earlier = attempt < self.record.attempt;
+        let is_earlier = self.record.has_called_since(attempt);
         if is_earlier {
             self.note_message(
                 FactKind::DuplicateEvidence,
@@ -232,7 +233,7 @@ impl Step {
         }
         let Some(held) = self.record.held.take() else { return };
         let id = held.message_id.as_deref();
-        if held.attempt < self.record.attempt {
+        if self.record.has_called_since(held.attempt) {
             // Its duplicate guardrail was raised when it came; only its effect is due.
             match (self.record.state, held.seen) {
                 (State::Accepted, _) | (State::DispatchUnknown, Seen::Delivered) => {

@@ -11,7 +11,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{Event, Illegal, NewCall, PreCall, Step};
+pub use apply::{Event, FENCE_LEAP, Illegal, NewCall, PreCall, Step};
 pub use policy::{Ctx, Facing, Policy};
 pub use record::{Held, Phase, Record};
 pub use rules::{Rule, TRANSITIONS, is_legal};

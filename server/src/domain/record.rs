@@ -1,6 +1,6 @@
 //! A notification as the rules see it: everything that a decision reads or writes, and nothing else.
 
-use app::model::{Channel, Reason, Seen, Stamp, State};
+use app::model::{ATTEMPT_CEILING, Channel, Reason, Seen, Stamp, State};
 
 /// Where a worker is within `dispatching`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -100,6 +100,9 @@ pub struct Record {
     /// `sent`: polling ends.
     pub poll_until: Option<Stamp>,
     pub settled_at: Option<Stamp>,
+    /// The restore or failover that concerns it: since then calls of it may be missing from this ledger,
+    /// so a read asks for every attempt id that there can be.
+    pub restored_at: Option<Stamp>,
 }
 
 impl Record {
@@ -121,8 +124,26 @@ impl Record {
     /// When "absent" begins to be believed, if it ever is (CONTRACT 3.3).
     #[must_use]
     pub fn settled_from(&self, settle: Option<i64>, lease: i64) -> Option<Stamp> {
-        let ended = self.call_ended_at.or_else(|| self.call_by.map(|by| by.plus(lease)))?;
-        settle.map(|settle| ended.plus(settle))
+        let ended = self.call_ended_at.or_else(|| self.call_by.map(|by| by.plus(lease)));
+        // The lost calls were made before the restore, nobody knows when.
+        let from = ended.max(self.restored_at)?;
+        settle.map(|settle| from.plus(settle))
+    }
+
+    /// There may have been a call of this number. After a restore that is any number: the ledger has
+    /// forgotten calls.
+    #[must_use]
+    pub const fn may_have(&self, attempt: u32) -> bool {
+        let last = if self.restored_at.is_some() { ATTEMPT_CEILING } else { self.attempt };
+        attempt >= 1 && attempt <= last
+    }
+
+    /// A later call than that of `attempt` is on record: evidence about it is the duplicate guardrail's.
+    #[must_use]
+    pub fn has_called_since(&self, attempt: u32) -> bool {
+        let lost = attempt > self.attempt
+            && self.restored_at.is_some_and(|at| self.attempt_started_at > Some(at));
+        attempt < self.attempt || lost
     }
 
     /// The provider that the next call goes to.

@@ -72,6 +72,7 @@ fn record() -> Record {
         held: None,
         poll_until: None,
         settled_at: None,
+        restored_at: None,
     }
 }
 
@@ -353,7 +354,7 @@ fn every_event(life: &Life) -> Vec<(&'static str, Event)> {
         ("cancel", Event::Cancel { actor: "client:c".into() }),
         ("token consumed", Event::TokenDead { token: TokenState::Consumed }),
         ("poll over", Event::PollOver),
-        ("restored", Event::Restored),
+        ("restored", Event::Restored { at: at(100) }),
     ]
 }
 
@@ -842,7 +843,7 @@ fn event_of(life: &Life, step: &Move) -> Event {
         Move::Expire(was_frozen) => Event::Expire { was_frozen },
         Move::Cancel => Event::Cancel { actor: "client:c".into() },
         Move::PollOver => Event::PollOver,
-        Move::Restored => Event::Restored,
+        Move::Restored => Event::Restored { at: life.now },
     }
 }
 
@@ -958,4 +959,121 @@ fn a_token_that_ends_stops_what_waits_and_leaves_every_other_state_as_it_is() {
         let live = Event::TokenEnds { token: TokenState::Live, by: None, actor: String::new() };
         assert_eq!(life.record.apply(&live, &ctx), Err(Illegal::NotAllowed));
     }
+}
+
+#[test]
+fn what_a_restore_made_unknown_is_absent_only_after_settle_from_the_restore() {
+    let mut life = Life::new(readable());
+    life.later(5);
+    let restored_at = life.now;
+    life.later(1).does(Event::Restored { at: restored_at });
+    life.is(State::DispatchUnknown, Reason::Restored);
+    assert_eq!((life.record.attempt, life.record.calls, life.record.authority), (0, 0, 0));
+    // Before settle, which runs from the restore: does not count.
+    life.now = restored_at.plus(2 * S - 1);
+    life.reads(Lookup::Absent);
+    assert_eq!(life.record.absent_at, None);
+    life.later(1).reads(Lookup::Absent);
+    life.is(State::DispatchUnknown, Reason::Restored);
+    life.later(1).reads(Lookup::Absent);
+    life.is(State::Accepted, Reason::ReconciledAbsent);
+    assert_eq!(life.record.spent, 0, "no call of ours was spent");
+    life.claims().starts();
+    assert_eq!((life.record.attempt, life.record.calls), (1, 1));
+    life.ends(accepted()).is(State::Sent, Reason::ProviderAccepted);
+}
+
+#[test]
+fn a_call_that_was_under_way_at_a_restore_is_spent_when_it_is_absent() {
+    let mut life = Life::new(readable());
+    life.claims().starts();
+    let at = life.now;
+    life.does(Event::Restored { at });
+    for _ in 0..2 {
+        life.later(20).reads(Lookup::Absent);
+    }
+    life.is(State::Accepted, Reason::ReconciledAbsent);
+    assert_eq!(life.record.spent, 1);
+}
+
+#[test]
+fn after_a_restore_an_attempt_that_the_ledger_forgot_settles_the_record() {
+    for attempt in [1, 2, 20] {
+        let mut life = Life::new(readable());
+        let at = life.now;
+        life.does(Event::Restored { at });
+        let read =
+            Event::Read { calls: 0, attempt, asked_at: life.now, answer: found(Seen::Delivered) };
+        life.does(read);
+        life.is(State::Delivered, Reason::ReconciledDelivered);
+        assert_eq!(life.record.calls, 0);
+    }
+    let mut life = Life::new(readable());
+    let read =
+        Event::Read { calls: 0, attempt: 1, asked_at: life.now, answer: found(Seen::Failed) };
+    assert_eq!(life.try_do(&read).err(), Some(Illegal::NoSuchAttempt), "nothing was lost");
+    life.does(Event::Restored { at: at(1) });
+    let callback = Event::Callback {
+        attempt: 21,
+        seen: Seen::Accepted,
+        message_id: None,
+        cause: None,
+        provider_at: None,
+    };
+    assert_eq!(life.try_do(&callback).err(), Some(Illegal::NoSuchAttempt));
+    life.callback(3, Seen::Accepted).is(State::Sent, Reason::ReconciledFound);
+}
+
+#[test]
+fn a_key_that_a_restore_may_have_forgotten_a_successor_of_is_not_repeated() {
+    let both = Facing { is_readable: true, ..replayable() };
+    for facing in [replayable(), both] {
+        let mut life = Life::new(facing);
+        life.claims().starts().ends(not_sent()).later(3);
+        let at = life.now;
+        life.does(Event::Restored { at });
+        assert_eq!(life.record.replay_at, None, "attempt 2 may have been made");
+        life.later(30);
+        let replay = Event::ClaimReplay {
+            owner: "w".into(),
+            lease_until: life.now.plus(life.policy.lease),
+            is_frozen: false,
+            token: TokenState::Live,
+        };
+        assert!(life.try_do(&replay).is_err());
+    }
+}
+
+#[test]
+fn a_claim_of_a_forgotten_past_does_not_fit_a_later_one() {
+    let mut life = Life::new(readable());
+    life.claims();
+    let before = life.record.fence;
+    let at = life.now;
+    life.does(Event::Restored { at });
+    assert!(life.record.fence > before + 1_000);
+    let again = life.try_do(&Event::Restored { at }).err();
+    assert_eq!(again, Some(Illegal::State), "once");
+    for _ in 0..2 {
+        life.later(20).reads(Lookup::Absent);
+    }
+    assert_eq!(life.try_do(&Event::Restored { at }).err(), Some(Illegal::NotAllowed), "once");
+    let at = life.now;
+    life.does(Event::Restored { at });
+    life.is(State::DispatchUnknown, Reason::Restored);
+}
+
+#[test]
+fn evidence_for_a_forgotten_attempt_beside_a_new_call_is_the_duplicate_guardrail() {
+    let mut life = Life::new(readable());
+    let at = life.now;
+    life.does(Event::Restored { at });
+    for _ in 0..2 {
+        life.later(20).reads(Lookup::Absent);
+    }
+    life.claims().starts().ends(accepted());
+    life.callback(2, Seen::Delivered);
+    let raised = life.facts.iter().filter(|f| f.kind == FactKind::DuplicateEvidence).count();
+    assert_eq!(raised, 1);
+    life.is(State::Delivered, Reason::DeliveryEvidence);
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use app::model::{Channel, State};
+use app::model::{Channel, Seen, Stamp, State};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,6 +26,9 @@ const GROUP_MAX: usize = 64;
 /// Records that one pass of the sweep takes of each kind.
 const SWEEP_MAX: usize = 200;
 
+/// A read of every possible attempt takes at most so many times the time of one; then it cannot tell.
+const WHOLE_READ: i64 = 4;
+
 /// What reconciliation needs.
 #[derive(Debug, Clone)]
 pub struct Parts {
@@ -41,6 +44,14 @@ pub struct Parts {
     pub workers: usize,
     pub read_timeout: i64,
     pub resolver_timeout: i64,
+}
+
+/// What a task's reads came to.
+#[derive(Debug)]
+struct Asked {
+    attempt: u32,
+    found_at: Option<String>,
+    answer: Lookup,
 }
 
 /// Reads what is unknown or not yet delivered, and ends what is over.
@@ -76,7 +87,7 @@ impl Reconciler {
         let p = &self.parts;
         let room = Arc::new(Semaphore::new(p.workers.max(1)));
         // A task that dies with its process is read again after this.
-        let visible_after = 2 * p.read_timeout + p.resolver_timeout;
+        let visible_after = (WHOLE_READ + 1) * p.read_timeout + p.resolver_timeout;
         let mut failures = 0;
         while !self.stop.is_cancelled() {
             let seat = tokio::select! {
@@ -189,7 +200,8 @@ impl Reconciler {
     async fn read(&self, task: ReadTask) {
         let p = &self.parts;
         let asked_at = p.env.clock.now();
-        let answer = match self.ask(&task).await {
+        let Asked { attempt, found_at, answer } = self.ask_all(&task).await;
+        let answer = match answer {
             // An id that is the recipient's number under another name is not kept.
             Lookup::Found { seen, message_id } => Lookup::Found {
                 seen,
@@ -207,8 +219,15 @@ impl Reconciler {
             .increment(1);
         let wakes_dispatch = task.state == State::DispatchUnknown;
         let channel: Channel = task.channel;
-        let answer =
-            ReadAnswer { id: task.id, attempt: task.attempt, calls: task.calls, asked_at, answer };
+        let answer = ReadAnswer {
+            id: task.id,
+            attempt,
+            calls: task.calls,
+            is_whole: task.restored_at.is_some(),
+            found_at,
+            asked_at,
+            answer,
+        };
         match self.answers.submit_waiting(answer).await {
             Ok(()) => {
                 if wakes_dispatch {
@@ -222,10 +241,62 @@ impl Reconciler {
         }
     }
 
-    async fn ask(&self, task: &ReadTask) -> Lookup {
+    /// Asks for each of the task's attempts, one after the other; after a restore at each provider that a
+    /// lost one may have gone to. Absent only where all are; of several that are found the one that says most
+    /// counts.
+    async fn ask_all(&self, task: &ReadTask) -> Asked {
+        let clock = &self.parts.env.clock;
+        let until = clock.boot().saturating_add(WHOLE_READ * self.parts.read_timeout);
+        let mut found: Option<Asked> = None;
+        let mut unsure = None;
+        for provider in self.asked_providers(task) {
+            for (attempt, attempt_id) in &task.ids {
+                if clock.boot() >= until {
+                    unsure = Some(Lookup::CannotTell { code: "too_slow".to_owned() });
+                    break;
+                }
+                match self.ask(task, provider, *attempt, attempt_id).await {
+                    Lookup::Absent => {}
+                    unknown @ Lookup::CannotTell { .. } => unsure = Some(unknown),
+                    answer => {
+                        let says_more =
+                            found.as_ref().is_none_or(|was| weight(&answer) >= weight(&was.answer));
+                        if says_more {
+                            let found_at = (provider != task.provider).then(|| provider.to_owned());
+                            found = Some(Asked { attempt: *attempt, found_at, answer });
+                        }
+                    }
+                }
+            }
+        }
+        found.unwrap_or_else(|| Asked {
+            attempt: task.attempt,
+            found_at: None,
+            answer: unsure.unwrap_or(Lookup::Absent),
+        })
+    }
+
+    /// The record's provider; after a restore the others of its route too.
+    fn asked_providers<'t>(&'t self, task: &'t ReadTask) -> Vec<&'t str> {
+        let mut names = vec![task.provider.as_str()];
+        if task.restored_at.is_some() {
+            let route = self.parts.env.rules.routes.get(&task.channel);
+            let others = route.into_iter().flatten().map(String::as_str);
+            names.extend(others.filter(|name| *name != task.provider));
+        }
+        names
+    }
+
+    async fn ask(
+        &self,
+        task: &ReadTask,
+        provider_name: &str,
+        attempt: u32,
+        attempt_id: &str,
+    ) -> Lookup {
         let cannot = |code: &str| Lookup::CannotTell { code: code.to_owned() };
         let p = &self.parts;
-        let Some(provider) = p.registry.get(&task.provider) else {
+        let Some(provider) = p.registry.get(provider_name) else {
             return cannot("not_configured");
         };
         let to = if provider.capability().reading == Reading::ByScan {
@@ -236,14 +307,23 @@ impl Reconciler {
         } else {
             None
         };
+        let asked_at = p.env.clock.now();
         let query = Query {
-            attempt_id: task.attempt_id.clone(),
-            message_id: task.message_id.clone(),
+            attempt_id: attempt_id.to_owned(),
+            message_id: task
+                .message_id
+                .clone()
+                .filter(|_| attempt == task.attempt || task.state == State::Sent),
             channel: task.channel,
             since: task.since,
-            now: p.env.clock.now(),
+            now: asked_at,
             to,
-            text: task.text_hash.clone().map(|hash| TextProof::new(Arc::clone(&p.env.keys), hash)),
+            // Of another attempt the text is not on record.
+            text: task
+                .text_hash
+                .clone()
+                .filter(|_| attempt == task.attempt)
+                .map(|hash| TextProof::new(Arc::clone(&p.env.keys), hash)),
         };
         let deadline = Deadline { boot: p.env.clock.boot().saturating_add(p.read_timeout) };
         let answer = tokio::select! {
@@ -252,7 +332,16 @@ impl Reconciler {
         };
         // What is deleted by now is not absent.
         let is_past = |retention: i64| query.now.since(query.since) >= retention;
+        let is_early = |at: Stamp| {
+            provider.capability().settle.is_none_or(|settle| asked_at < at.plus(settle))
+        };
         match answer {
+            // The rules know the settle time of the record's own provider.
+            Lookup::Absent
+                if provider_name != task.provider && task.restored_at.is_some_and(is_early) =>
+            {
+                cannot("not_settled")
+            }
             Lookup::Absent if provider.capability().retention.is_some_and(is_past) => {
                 cannot("past_retention")
             }
@@ -264,6 +353,9 @@ impl Reconciler {
     /// have changed the number, which is what account recovery is for.
     async fn same_destination(&self, task: &ReadTask) -> Result<Secret, &'static str> {
         let p = &self.parts;
+        if task.fingerprint.is_empty() {
+            return Err("no_fingerprint");
+        }
         let (Some(destination_ref), Some(reset_ref)) = (&task.destination_ref, &task.reset_ref)
         else {
             return Err("destination_erased");
@@ -288,5 +380,15 @@ impl Reconciler {
             Resolution::NotFound => Err("destination_missing"),
             Resolution::Unavailable { .. } => Err("resolver_unavailable"),
         }
+    }
+}
+
+/// Which of two answers about one notification says more: an arrival, then a message that may arrive.
+const fn weight(answer: &Lookup) -> u8 {
+    match answer {
+        Lookup::Found { seen: Seen::Delivered, .. } => 3,
+        Lookup::Found { seen: Seen::Accepted, .. } => 2,
+        Lookup::Found { seen: Seen::Failed, .. } => 1,
+        Lookup::Absent | Lookup::CannotTell { .. } => 0,
     }
 }

@@ -355,6 +355,12 @@ impl<E: Engine> Accounts for SqlStore<E> {
         .await?;
         Self::execute(
             &mut tx,
+            same("DELETE FROM lost_attempts WHERE until <= $1"),
+            vec![now.plus(-86_400_000_000).into()],
+        )
+        .await?;
+        Self::execute(
+            &mut tx,
             same("DELETE FROM login_failures WHERE last_at <= $1"),
             vec![now.plus(-THROTTLE_FORGET).into()],
         )
@@ -629,6 +635,10 @@ impl<E: Engine> Store for SqlStore<E> {
 
     async fn has_unsafe_standby(&self) -> Result<bool, Error> {
         self.engine.has_unsafe_standby().await
+    }
+
+    async fn backup(&self, to: &std::path::Path) -> Result<bool, Error> {
+        self.engine.backup(to).await
     }
 
     fn describe(&self) -> (&'static str, String) {

@@ -568,6 +568,7 @@ fn admitted(request: &Admission, now: Stamp, semantics: u32) -> Stored {
             held: None,
             poll_until: None,
             settled_at: None,
+            restored_at: None,
         },
         extra: Extra {
             purpose: request.purpose.clone(),

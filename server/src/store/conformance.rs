@@ -205,6 +205,8 @@ impl Bench {
                 id: task.id,
                 attempt: task.attempt,
                 calls: task.calls,
+                is_whole: task.ids.len() > 1,
+                found_at: None,
                 asked_at,
                 answer: answer.clone(),
             })
@@ -1183,6 +1185,177 @@ async fn both_engines_have_the_same_tables_and_columns() {
     }
 }
 
+const DAY: i64 = 86_400 * S;
+
+async fn a_restore_makes_unknown_what_may_have_been_sent(b: Bench) {
+    let unknown = b.admitted().await;
+    b.called(timeout()).await;
+    let sent = b.admitted().await;
+    b.called(accepted()).await;
+    let calling = b.admitted().await;
+    let in_hand = b.claim().await;
+    b.start(&in_hand).await;
+    let claimed = b.admitted().await;
+    let claim = b.claim().await;
+    let waiting = b.admitted().await;
+    let lost_from = crate::clock::Clock::now(&b.clock);
+    b.later(1);
+    let done = b.store.restore_complete(lost_from, DAY, "cli").await.expect("completes");
+    assert_eq!((done.accepted, done.dispatching, done.unknown), (1, 2, 1));
+    assert_eq!((done.epoch.epoch, done.is_repeat), (2, false));
+    for id in [&calling.id, &claimed.id, &waiting.id] {
+        b.is(id, State::DispatchUnknown, Reason::Restored).await;
+    }
+    b.is(&unknown.id, State::DispatchUnknown, Reason::Timeout).await;
+    b.is(&sent.id, State::Sent, Reason::ProviderAccepted).await;
+    assert_eq!(b.count("SELECT COUNT(*) FROM outbox").await, 0);
+    assert_eq!(b.start(&claim).await, Started::Stale);
+    // Again: the same epoch, nothing left to do.
+    let again = b.store.restore_complete(lost_from, DAY, "cli").await.expect("completes");
+    assert_eq!((again.accepted, again.dispatching, again.unknown), (0, 0, 0));
+    assert_eq!((again.is_repeat, &again.epoch), (true, &done.epoch));
+    assert_eq!(b.store.epoch().await.expect("reads"), Some(done.epoch));
+
+    b.later(3);
+    let tasks = b.store.claim_reads(10, 60 * S).await.expect("claims reads");
+    for task in &tasks {
+        let numbers: Vec<u32> = task.ids.iter().map(|(number, _)| *number).collect();
+        let whole: Vec<u32> = if task.id == sent.id { vec![1] } else { (1..=20).collect() };
+        assert_eq!(numbers, whole);
+        assert!(task.since <= lost_from);
+    }
+    assert_eq!(tasks.len(), 5);
+}
+
+async fn a_restored_record_is_sent_only_when_every_id_is_absent_twice(b: Bench) {
+    let event = b.admitted().await;
+    let lost_from = crate::clock::Clock::now(&b.clock);
+    b.store.restore_complete(lost_from, DAY, "cli").await.expect("completes");
+    // An answer about one id alone shows nothing, however often it comes.
+    for _ in 0..3 {
+        b.later(70);
+        let task = b.store.claim_reads(1, S).await.expect("claims reads").remove(0);
+        let asked_at = crate::clock::Clock::now(&b.clock);
+        let answer = ReadAnswer {
+            id: task.id,
+            attempt: task.attempt,
+            calls: task.calls,
+            is_whole: false,
+            found_at: None,
+            asked_at,
+            answer: Lookup::Absent,
+        };
+        b.store.record_reads(&[answer]).await.expect("records");
+    }
+    b.is(&event.id, State::DispatchUnknown, Reason::Restored).await;
+    for _ in 0..2 {
+        b.later(70);
+        b.read_due(Lookup::Absent).await;
+    }
+    b.is(&event.id, State::Accepted, Reason::ReconciledAbsent).await;
+    b.called(accepted()).await;
+    b.is(&event.id, State::Sent, Reason::ProviderAccepted).await;
+    assert_eq!(b.calls(&event.id).await, 1);
+    let page = b.store.event_page(&event.id).await.expect("reads").expect("exists");
+    let proof = &page.facts[page.calls[0].authorised_by as usize - 1];
+    assert_eq!(proof.reason, Some(Reason::ReconciledAbsent));
+}
+
+async fn a_new_event_is_read_before_its_first_call_while_an_epoch_is_guarded(b: Bench) {
+    let lost_from = crate::clock::Clock::now(&b.clock);
+    b.later(1);
+    b.store.restore_complete(lost_from, 100 * S, "cli").await.expect("completes");
+    let event = b.admitted().await;
+    assert!(b.claims(5).await.is_empty());
+    b.is(&event.id, State::DispatchUnknown, Reason::Restored).await;
+    assert_eq!(b.count("SELECT COUNT(*) FROM outbox").await, 0);
+    b.later(3);
+    let seen = Seen::Accepted;
+    let task = b.store.claim_reads(1, S).await.expect("claims reads").remove(0);
+    let (attempt, attempt_id) = task.ids[1].clone();
+    assert_eq!(attempt_id, b.env.keys.attempt_id(&event.event_id, 2));
+    let answer = ReadAnswer {
+        id: task.id,
+        attempt,
+        calls: task.calls,
+        is_whole: true,
+        found_at: None,
+        asked_at: crate::clock::Clock::now(&b.clock),
+        answer: Lookup::Found { seen, message_id: Some("m-9".into()) },
+    };
+    b.store.record_reads(&[answer]).await.expect("records");
+    b.is(&event.id, State::Sent, Reason::ReconciledFound).await;
+    // Its delivery is asked for by the id that was found.
+    b.later(3);
+    let task = b.store.claim_reads(1, S).await.expect("claims reads").remove(0);
+    assert_eq!(task.ids, [(2, attempt_id)]);
+    // Once it is over, a new event is claimed at once.
+    b.later(100);
+    b.admitted().await;
+    assert_eq!(b.claims(5).await.len(), 1);
+}
+
+async fn a_message_found_at_another_provider_of_the_route_is_that_ones(b: Bench) {
+    let event = b.admitted().await;
+    let lost_from = crate::clock::Clock::now(&b.clock);
+    b.store.restore_complete(lost_from, DAY, "cli").await.expect("completes");
+    b.later(3);
+    let task = b.store.claim_reads(1, S).await.expect("claims reads").remove(0);
+    let answer = ReadAnswer {
+        id: task.id,
+        attempt: 2,
+        calls: task.calls,
+        is_whole: true,
+        found_at: Some("keyed".into()),
+        asked_at: crate::clock::Clock::now(&b.clock),
+        answer: Lookup::Found { seen: Seen::Accepted, message_id: None },
+    };
+    b.store.record_reads(&[answer]).await.expect("records");
+    b.is(&event.id, State::Sent, Reason::ReconciledFound).await;
+    let facts = b.store.timeline(&event.id).await.expect("reads").expect("exists");
+    assert_eq!(facts.last().and_then(|fact| fact.provider.clone()).as_deref(), Some("keyed"));
+}
+
+async fn a_marker_meets_a_restore_that_came_after_its_claim(b: Bench) {
+    let event = b.admitted().await;
+    let claim = b.claim().await;
+    let lost_from = crate::clock::Clock::now(&b.clock);
+    // The epoch alone, as another process sees it between its commit and the batches after it.
+    let epoch = format!(
+        "INSERT INTO epochs (epoch, opened_at, lost_from, guarded_until, actor)
+         VALUES (2, {0}, {0}, {1}, 'cli')",
+        lost_from.micros(),
+        lost_from.plus(DAY).micros()
+    );
+    assert!(b.force(epoch).await);
+    assert_eq!(b.start(&claim).await, Started::Stopped(State::DispatchUnknown));
+    b.is(&event.id, State::DispatchUnknown, Reason::Restored).await;
+    assert_eq!(b.calls(&event.id).await, 0);
+}
+
+async fn a_callback_about_a_forgotten_attempt_finds_its_record(b: Bench) {
+    let event = b.admitted().await;
+    let receipt = |attempt, message: &str| Evidence {
+        provider: "demo".into(),
+        receipt: Receipt {
+            attempt_id: Some(b.env.keys.attempt_id(&event.event_id, attempt)),
+            message_id: Some(message.into()),
+            seen: Seen::Accepted,
+            cause: None,
+            at: None,
+        },
+    };
+    let before = b.store.weigh(&[receipt(1, "m-1")]).await.expect("weighs");
+    assert_eq!(before, [Weighed::Unmatched]);
+    let lost_from = crate::clock::Clock::now(&b.clock);
+    b.store.restore_complete(lost_from, DAY, "cli").await.expect("completes");
+    let weighed = b.store.weigh(&[receipt(1, "+12025550123")]).await.expect("weighs");
+    assert_eq!(weighed, [Weighed::Kept]);
+    b.is(&event.id, State::Sent, Reason::ReconciledFound).await;
+    let named = "SELECT COUNT(*) FROM facts WHERE provider_message_id IS NOT NULL";
+    assert_eq!(b.count(named).await, 0, "a number is not kept");
+}
+
 async fn a_duty_has_one_holder_and_a_fence_that_grows(b: Bench) {
     let other = b.beside(|_| {}).await;
     let mine = b.store.take_duty("sweep:1", "p1", 10 * S).await.expect("asks").expect("is free");
@@ -1284,6 +1457,12 @@ on_both_engines! {
     a_callback_that_meets_nobody_is_kept_as_facts_and_matched_when_its_message_is_known,
     a_trial_is_kept_with_its_steps_and_the_newest_is_shown,
     a_number_under_another_name_is_not_kept,
+    a_restore_makes_unknown_what_may_have_been_sent,
+    a_restored_record_is_sent_only_when_every_id_is_absent_twice,
+    a_new_event_is_read_before_its_first_call_while_an_epoch_is_guarded,
+    a_marker_meets_a_restore_that_came_after_its_claim,
+    a_message_found_at_another_provider_of_the_route_is_that_ones,
+    a_callback_about_a_forgotten_attempt_finds_its_record,
     a_duty_has_one_holder_and_a_fence_that_grows,
     of_racing_processes_one_takes_a_duty,
     a_holder_that_was_followed_writes_nothing,

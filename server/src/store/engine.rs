@@ -249,6 +249,9 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// A standby is attached that commits do not wait for: a failover could lose acknowledged commits.
     fn has_unsafe_standby(&self) -> impl Future<Output = Result<bool, Error>> + Send;
 
+    /// Copies the database into a new file; false where the engine has its own tools for that.
+    fn backup(&self, to: &std::path::Path) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// The database's name, for people.
     fn describe(&self) -> String;
 
@@ -378,4 +381,4 @@ pub(super) fn migrator(scripts: &[(i64, &'static str, &'static str)]) -> sqlx::m
 }
 
 /// The newest migration that this binary knows.
-pub const SCHEMA_VERSION: i64 = 4;
+pub const SCHEMA_VERSION: i64 = 8;

@@ -15,6 +15,7 @@ mod pages;
 #[cfg(test)]
 mod plans;
 mod postgres;
+mod restore;
 mod rows;
 mod sqlite;
 mod tokens;
@@ -38,6 +39,7 @@ use crate::keys::Keys;
 
 pub use duties::{Duties, DutyView, Hold};
 pub use engine::SCHEMA_VERSION;
+pub use restore::{Epoch, Restored, Restores};
 pub use vendors::STOPPED;
 
 /// Why the store could not do it.
@@ -297,8 +299,10 @@ pub struct ReadTask {
     pub id: String,
     pub event_id: String,
     pub state: State,
+    /// The last attempt on record; 0 where a restore may have lost the first.
     pub attempt: u32,
-    pub attempt_id: String,
+    /// The attempts to ask for, by number and id: the last one; after a restore all that there can be.
+    pub ids: Vec<(u32, String)>,
     /// The record's count when it was asked: an answer about an older call proves nothing.
     pub calls: u32,
     pub channel: Channel,
@@ -308,9 +312,13 @@ pub struct ReadTask {
     pub destination_ref: Option<String>,
     pub reset_ref: Option<String>,
     pub purpose: String,
+    /// Empty where the attempt is not on record.
     pub fingerprint: String,
     /// None where an earlier version made the attempt.
     pub text_hash: Option<String>,
+    /// A restore or a failover concerns the record: the lost attempts may have gone to any provider of its
+    /// route, the last one as late as then.
+    pub restored_at: Option<Stamp>,
 }
 
 /// The answer to a read.
@@ -319,6 +327,10 @@ pub struct ReadAnswer {
     pub id: String,
     pub attempt: u32,
     pub calls: u32,
+    /// All of the record's possible attempts were asked for. After a restore nothing less shows absence.
+    pub is_whole: bool,
+    /// The provider that has it, where that is another than the record's.
+    pub found_at: Option<String>,
     pub asked_at: Stamp,
     pub answer: Lookup,
 }
@@ -675,7 +687,9 @@ pub trait Accounts: Send + Sync {
 
 /// The whole store.
 #[async_trait]
-pub trait Store: Ledger + Freezes + Pages + Accounts + Duties + Vendors + fmt::Debug {
+pub trait Store:
+    Ledger + Freezes + Pages + Accounts + Duties + Restores + Vendors + fmt::Debug
+{
     /// Applies the missing migrations.
     async fn migrate(&self) -> Result<(), Error>;
     /// The schema is the one that this program knows.
@@ -692,6 +706,8 @@ pub trait Store: Ledger + Freezes + Pages + Accounts + Duties + Vendors + fmt::D
     async fn time(&self) -> Result<Option<Stamp>, Error>;
     /// A failover could lose acknowledged commits: a standby is attached that commits do not wait for.
     async fn has_unsafe_standby(&self) -> Result<bool, Error>;
+    /// Copies an embedded database into a new file, while it is used; false where it is not embedded.
+    async fn backup(&self, to: &std::path::Path) -> Result<bool, Error>;
     /// The engine's name and the database's.
     fn describe(&self) -> (&'static str, String);
     async fn close(&self);

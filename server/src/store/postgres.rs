@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "nodes", include_str!("../../../migrations/postgres/0002_nodes.sql")),
     (3, "providers", include_str!("../../../migrations/postgres/0003_providers.sql")),
     (4, "tokens", include_str!("../../../migrations/postgres/0004_tokens.sql")),
+    (8, "restore", include_str!("../../../migrations/postgres/0008_restore.sql")),
 ];
 
 /// Connections of one process.
@@ -254,6 +255,10 @@ impl Engine for PostgresEngine {
         .await?;
         let standbys = rows.into_iter().next().map_or(Ok(0), |mut row| row.int())?;
         Ok(standbys > 0)
+    }
+
+    async fn backup(&self, _to: &std::path::Path) -> Result<bool, Error> {
+        Ok(false)
     }
 
     fn describe(&self) -> String {

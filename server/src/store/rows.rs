@@ -40,7 +40,7 @@ macro_rules! columns {
          r.expires_at, r.seq, r.attempt, r.calls, r.replays, r.spent, r.authority, r.stumbles, r.due_at,
          r.replay_at, r.phase, r.is_replay, r.fence, r.lease_owner, r.lease_until, r.attempt_started_at,
          r.call_by, r.call_ended_at, r.message_id, r.reads, r.absent_at, r.held_attempt, r.held_seen,
-         r.held_message_id, r.poll_until, r.settled_at, r.purpose, r.seller_id, r.request_window,
+         r.held_message_id, r.poll_until, r.settled_at, r.restored_at, r.purpose, r.seller_id, r.request_window,
          r.token_id, r.token_state, r.destination_ref, r.reset_ref, r.destination_hash, r.reset_hash, r.semantics,
          r.next_provider"
     };
@@ -99,6 +99,7 @@ pub(super) fn read_stored(mut row: Row) -> Result<Stored, Error> {
         poll_until: row.maybe_stamp()?,
         settled_at: row.maybe_stamp()?,
         next_provider: None,
+        restored_at: row.maybe_stamp()?,
         id,
     };
     let extra = Extra {
@@ -149,6 +150,7 @@ fn changed(r: &Record) -> Vec<Value> {
         held.and_then(|h| h.message_id.as_deref()).into(),
         r.poll_until.into(),
         r.settled_at.into(),
+        r.restored_at.into(),
         (&r.provider).into(),
         (&r.next_provider).into(),
     ]
@@ -157,7 +159,7 @@ fn changed(r: &Record) -> Vec<Value> {
 const UPDATE_HEAD: &str = "WITH v (id, was_state, was_fence, was_seq, state, reason, updated_at, seq,
      attempt, calls, replays, spent, authority, stumbles, due_at, replay_at, phase, is_replay, fence,
      lease_owner, lease_until, attempt_started_at, call_by, call_ended_at, message_id, reads, absent_at,
-     held_attempt, held_seen, held_message_id, poll_until, settled_at, provider, next_provider) AS (VALUES ";
+     held_attempt, held_seen, held_message_id, poll_until, settled_at, restored_at, provider, next_provider) AS (VALUES ";
 
 // The state, the fence and the count of facts that were read: whoever was quicker wins.
 const UPDATE_TAIL: &str = ")
@@ -169,6 +171,7 @@ const UPDATE_TAIL: &str = ")
         call_ended_at = v.call_ended_at, message_id = v.message_id, reads = v.reads,
         absent_at = v.absent_at, held_attempt = v.held_attempt, held_seen = v.held_seen,
         held_message_id = v.held_message_id, poll_until = v.poll_until, settled_at = v.settled_at,
+        restored_at = v.restored_at,
         provider = v.provider, next_provider = v.next_provider,
         -- The handles leave with the last thing that could need them.
         destination_ref = CASE WHEN v.settled_at IS NULL THEN records.destination_ref END,

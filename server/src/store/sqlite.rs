@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "nodes", include_str!("../../../migrations/sqlite/0002_nodes.sql")),
     (3, "providers", include_str!("../../../migrations/sqlite/0003_providers.sql")),
     (4, "tokens", include_str!("../../../migrations/sqlite/0004_tokens.sql")),
+    (8, "restore", include_str!("../../../migrations/sqlite/0008_restore.sql")),
 ];
 
 /// Connections that only read.
@@ -250,6 +251,25 @@ impl Engine for SqliteEngine {
 
     async fn has_unsafe_standby(&self) -> Result<bool, Error> {
         Ok(false)
+    }
+
+    async fn backup(&self, to: &std::path::Path) -> Result<bool, Error> {
+        use sqlx::{ConnectOptions as _, Connection as _};
+        // VACUUM INTO takes an empty file: ours from the start, so that nobody else can read it.
+        make_private(to).map_err(|error| Error::Unavailable { source: Box::new(error) })?;
+        // A connection of its own: a long copy keeps neither the writer nor a reader.
+        let options = (*self.readers.connect_options()).clone().pragma("query_only", "OFF");
+        let mut connection = options.connect().await.map_err(store_error)?;
+        let copied = sqlx::query("VACUUM INTO $1")
+            .bind(to.to_string_lossy().into_owned())
+            .execute(&mut connection)
+            .await;
+        connection.close().await.map_err(store_error)?;
+        copied.map_err(store_error)?;
+        std::fs::File::open(to)
+            .and_then(|file| file.sync_all())
+            .map_err(|error| Error::Unavailable { source: Box::new(error) })?;
+        Ok(true)
     }
 
     fn describe(&self) -> String {

@@ -140,22 +140,22 @@ impl<E: Engine> SqlStore<E> {
             let rows = Self::query(tx, BUCKET, vec![provider.into()]).await?;
             let Some(mut row) = rows.into_iter().next() else { continue };
             let (level, refilled_at) = (row.int()?, row.stamp()?);
-            let level = refilled(level, now.since(refilled_at), per_minute);
-            let fits = usize::try_from(level / READ).unwrap_or(0);
-            let (mut kept, mut late, mut taken) = (Vec::new(), Vec::new(), 0_usize);
+            let mut level = refilled(level, now.since(refilled_at), per_minute);
+            let (mut kept, mut late, mut taken) = (Vec::new(), Vec::new(), 0_i64);
             for task in granted {
                 if task.provider != provider {
                     kept.push(task);
-                } else if taken < fits {
-                    taken += 1;
+                } else if level >= READ {
+                    // One that asks for many ids may leave a debt; it is paid before the next.
+                    let asked = i64::try_from(task.ids.len()).unwrap_or(i64::MAX);
+                    taken = taken.saturating_add(asked);
+                    level = level.saturating_sub(asked.saturating_mul(READ));
                     kept.push(task);
                 } else {
                     late.push(task);
                 }
             }
             granted = kept;
-            let spent = i64::try_from(taken).unwrap_or(i64::MAX).saturating_mul(READ);
-            let level = level.saturating_sub(spent);
             for (place, task) in late.iter().enumerate() {
                 let ahead = i64::try_from(place + 1).unwrap_or(i64::MAX).saturating_mul(READ);
                 let due = now.plus(wait_for(ahead.saturating_sub(level), per_minute));
@@ -175,7 +175,7 @@ impl<E: Engine> SqlStore<E> {
                 vec![
                     level.into(),
                     now.into(),
-                    i64::try_from(taken).unwrap_or(i64::MAX).into(),
+                    taken.into(),
                     i64::try_from(late.len()).unwrap_or(i64::MAX).into(),
                     provider.into(),
                 ],

@@ -12,7 +12,7 @@ use super::{
     Admission, Admitted, Claim, Consume, Consumed, End, Error, Evidence, GiveUp, Ledger,
     ReadAnswer, ReadTask, SqlStore, Start, Started, Swept, Weighed,
 };
-use crate::domain::{Event, Illegal, Phase, PreCall, Step, TokenState};
+use crate::domain::{Event, Illegal, Lookup, Phase, PreCall, Step, TokenState};
 
 /// Due, alive, in no frozen scope, and of no paused provider. Oldest due time first, so that a failing
 /// row moves back behind those that wait.
@@ -51,8 +51,10 @@ const GATE_SHARED: Sql = Sql {
 pub(super) const CLAIM_READS: Sql = locking!(
     "SELECT r.id, r.event_id, r.state, r.attempt, r.calls, r.channel, r.provider, r.message_id,
             r.attempt_started_at, r.destination_ref, r.reset_ref, r.purpose, a.attempt_id, a.fingerprint,
-            a.text_hash
-     FROM records r JOIN attempts a ON a.id = r.id AND a.attempt = r.attempt
+            a.text_hash, r.restored_at,
+            CASE WHEN r.restored_at IS NOT NULL THEN (SELECT MIN(e.lost_from) FROM epochs e
+                WHERE e.opened_at <= r.restored_at AND e.guarded_until >= r.created_at) END
+     FROM records r LEFT JOIN attempts a ON a.id = r.id AND a.attempt = r.attempt
      WHERE r.due_at <= $1 AND r.state IN ('dispatch_unknown', 'sent')
        AND r.semantics BETWEEN $3 AND $4
      ORDER BY r.due_at, r.id LIMIT $2",
@@ -97,7 +99,7 @@ pub(super) fn token_state(stored: &Stored) -> TokenState {
 
 impl<E: Engine> SqlStore<E> {
     /// The lease semantics that this process understands, as the bounds of a range.
-    fn understood(&self) -> [Value; 2] {
+    pub(super) fn understood(&self) -> [Value; 2] {
         let understands = &self.env.rules.understands;
         [(*understands.start()).into(), (*understands.end()).into()]
     }
@@ -129,7 +131,11 @@ impl<E: Engine> SqlStore<E> {
         }
     }
 
-    async fn ids(tx: &mut E::Tx, sql: Sql, values: Vec<Value>) -> Result<Vec<String>, Error> {
+    pub(super) async fn ids(
+        tx: &mut E::Tx,
+        sql: Sql,
+        values: Vec<Value>,
+    ) -> Result<Vec<String>, Error> {
         let rows = Self::query(tx, sql, values).await?;
         rows.into_iter().map(|mut row| row.text()).collect()
     }
@@ -147,6 +153,7 @@ impl<E: Engine> SqlStore<E> {
             return Ok(Vec::new());
         }
         let found = Self::load(tx, ids.iter().map(String::as_str)).await?;
+        let guard = self.guard(tx).await?;
         let now = self.env.clock.now();
         let lease_until = now.plus(self.env.rules.policy.lease);
         let mut writes = Vec::new();
@@ -155,7 +162,10 @@ impl<E: Engine> SqlStore<E> {
             let Some(stored) = found.get(id) else { continue };
             let frozen = is_frozen(freezes, stored.record.channel, stored.record.upcoming());
             let owner = owner.to_owned();
-            let event = if is_replay {
+            let lost = guard.as_ref().filter(|epoch| !is_replay && epoch.concerns(stored));
+            let event = if let Some(epoch) = lost {
+                Event::Restored { at: epoch.opened_at }
+            } else if is_replay {
                 let token = token_state(stored);
                 Event::ClaimReplay { owner, lease_until, is_frozen: frozen, token }
             } else {
@@ -174,8 +184,13 @@ impl<E: Engine> SqlStore<E> {
             Self::execute_batch(tx, batch).await?;
         }
         self.persist(tx, &mut writes).await?;
-        Ok(writes
-            .iter()
+        let (claimed, unknown): (Vec<_>, Vec<_>) =
+            writes.iter().partition(|write| write.step.record.state == State::Dispatching);
+        for write in unknown {
+            self.expect_attempts(tx, &write.step.record).await?;
+        }
+        Ok(claimed
+            .into_iter()
             .map(|write| {
                 let (record, extra) = (&write.step.record, &write.before.extra);
                 let attempt = record.number_in_hand();
@@ -291,6 +306,18 @@ impl<E: Engine> SqlStore<E> {
             )
             .await?;
         }
+        // A restore may have lost the attempt: its id can be made again from the event's.
+        if let (true, Some(attempt_id)) = (rows.is_empty(), &receipt.attempt_id) {
+            rows = Self::query(
+                tx,
+                same(
+                    "SELECT l.id, l.attempt, '' AS fingerprint FROM lost_attempts l
+                      JOIN records r ON r.id = l.id WHERE l.attempt_id = $1 AND r.provider = $2",
+                ),
+                vec![attempt_id.into(), (&evidence.provider).into()],
+            )
+            .await?;
+        }
         let Some(mut row) = rows.pop() else { return Ok(Weighed::Unmatched) };
         let (id, attempt, fingerprint) = (row.text()?, row.count()?, row.text()?);
         // An id that is the recipient's number under another name is not kept.
@@ -373,7 +400,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let fresh = Self::ids(&mut tx, CLAIM, values(most)).await?;
         let mut claims = self.take(&mut tx, &fresh, owner, &freezes, false).await?;
         let room = most.saturating_sub(claims.len());
-        let mut is_idle = claims.is_empty() && moved == 0;
+        let mut is_idle = fresh.is_empty() && moved == 0;
         if room > 0 {
             let replays = Self::ids(&mut tx, CLAIM_REPLAYS, values(room)).await?;
             is_idle &= replays.is_empty();
@@ -391,6 +418,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
         // acknowledged and a call would still start).
         Self::query(&mut tx, GATE_SHARED, Vec::new()).await?;
         let freezes = Self::active_freezes(&mut tx).await?;
+        let guard = self.guard(&mut tx).await?;
         let found = Self::load(&mut tx, starts.iter().map(|s| s.id.as_str())).await?;
         let hashes = self.first_hashes(&mut tx, &found).await?;
         let now = self.env.clock.now();
@@ -404,7 +432,11 @@ impl<E: Engine> Ledger for SqlStore<E> {
             let frozen = is_frozen(&freezes, stored.record.channel, stored.record.upcoming());
             let differs = stored.record.is_replay
                 && hashes.get(&start.id).is_none_or(|hash| *hash != start.request_hash);
-            let event = if differs {
+            let is_lost = guard.as_ref().filter(|epoch| epoch.concerns(stored));
+            let is_held = stored.record.is_held_by(start.fence, Phase::Claimed);
+            let event = if let Some(epoch) = is_lost.filter(|_| is_held) {
+                Event::Restored { at: epoch.opened_at }
+            } else if differs {
                 Event::GiveUp { fence: start.fence, why: PreCall::BytesDiffer }
             } else {
                 Event::Start { fence: start.fence, is_frozen: frozen, token: token_state(stored) }
@@ -512,7 +544,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let rows = Self::query(&mut tx, CLAIM_READS, values).await?;
         let mut tasks = Vec::with_capacity(rows.len());
         for mut row in rows {
-            tasks.push(ReadTask {
+            let mut task = ReadTask {
                 id: row.text()?,
                 event_id: row.text()?,
                 state: row.word()?,
@@ -525,10 +557,28 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 destination_ref: row.maybe_text()?,
                 reset_ref: row.maybe_text()?,
                 purpose: row.text()?,
-                attempt_id: row.text()?,
-                fingerprint: row.text()?,
-                text_hash: row.maybe_text()?,
-            });
+                ids: Vec::new(),
+                fingerprint: String::new(),
+                text_hash: None,
+                restored_at: None,
+            };
+            let attempt_id = row.maybe_text()?;
+            task.fingerprint = row.maybe_text()?.unwrap_or_default();
+            task.text_hash = row.maybe_text()?;
+            task.restored_at = row.maybe_stamp()?;
+            let lost_from = row.maybe_stamp()?;
+            task.ids = match (task.restored_at, attempt_id) {
+                (None, Some(attempt_id)) => vec![(task.attempt, attempt_id)],
+                _ => self.all_attempts(&task.event_id),
+            };
+            if task.restored_at.is_some() {
+                if task.state == State::Sent {
+                    let sent_as = Self::sent_as(&mut tx, &task.id).await?;
+                    task.ids.retain(|(number, _)| sent_as.is_none_or(|sent| sent == *number));
+                }
+                task.since = lost_from.map_or(task.since, |lost_from| lost_from.min(task.since));
+            }
+            tasks.push(task);
         }
         if tasks.is_empty() {
             return Ok(tasks);
@@ -561,9 +611,20 @@ impl<E: Engine> Ledger for SqlStore<E> {
                 calls: answer.calls,
                 attempt: answer.attempt,
                 asked_at: answer.asked_at,
-                answer: answer.answer.clone(),
+                answer: match &answer.answer {
+                    Lookup::Absent if stored.record.restored_at.is_some() && !answer.is_whole => {
+                        Lookup::CannotTell { code: "restored".to_owned() }
+                    }
+                    other => other.clone(),
+                },
             };
-            if let Ok(step) = self.decide(stored, &event, now) {
+            // Found at another provider of the route: it is that one's from here on.
+            let there = answer.found_at.as_ref().map(|provider| {
+                let mut there = stored.clone();
+                there.record.provider.clone_from(provider);
+                there
+            });
+            if let Ok(step) = self.decide(there.as_ref().unwrap_or(stored), &event, now) {
                 writes.push(Write { before: stored, step, start: None });
             }
         }
@@ -747,6 +808,20 @@ impl<E: Engine> Ledger for SqlStore<E> {
 }
 
 impl<E: Engine> SqlStore<E> {
+    /// Which attempt's message a record was found to be sent by.
+    async fn sent_as(tx: &mut E::Tx, id: &str) -> Result<Option<u32>, Error> {
+        let rows = Self::query(
+            tx,
+            same(
+                "SELECT attempt FROM facts WHERE id = $1 AND kind = 'transition'
+                  AND new_state = 'sent' AND attempt IS NOT NULL ORDER BY seq DESC LIMIT 1",
+            ),
+            vec![id.into()],
+        )
+        .await?;
+        rows.into_iter().next().map(|mut row| row.count()).transpose()
+    }
+
     /// The rendered request's hash of each replay's first call.
     async fn first_hashes(
         &self,

@@ -4,6 +4,7 @@ mod canary;
 mod cluster;
 mod kit;
 mod loss;
+mod restore;
 mod shared;
 mod versions;
 
