@@ -2,7 +2,7 @@
 # Makes the machine ready, one line a step. Does nothing, quickly, where all is there already.
 #
 #   scripts/setup.sh          what building and running needs
-#   scripts/setup.sh test     and what the tests need: node, a browser, PostgreSQL's server programs
+#   scripts/setup.sh test     and what the tests need: node, a browser, PostgreSQL's server programs, servers in Python
 #
 # SENDONCE_WASM=debian takes Debian's compiler for the browser bundle even where rustup could supply the target.
 set -eu
@@ -206,6 +206,30 @@ browser() {
     say browser "$(scripts/find-browser.sh || echo "the one of Playwright")"
 }
 
+# Servers that other people wrote, for the tests of the providers' protocols. A machine without a package index can do
+# without: those tests then say that they were left out.
+python_servers() {
+    if ! have python3 || ! python3 -c 'import ensurepip' >/dev/null 2>&1; then
+        [ "$OS" != Darwin ] || die "Python 3 is missing: brew install python"
+        apt_install "Python 3 with venv" python3 python3-venv || die "python3 with its module venv is missing"
+    fi
+    mark=target/setup/python/.sendonce-packages
+    if cmp -s scripts/python-tests.txt "$mark"; then
+        say "test servers" "target/setup/python is current"
+        return
+    fi
+    rm -rf target/setup/python
+    mkdir -p target/setup
+    if python3 -m venv target/setup/python &&
+        target/setup/python/bin/pip install -q --disable-pip-version-check --no-compile -r scripts/python-tests.txt >/dev/null 2>&1; then
+        cp scripts/python-tests.txt "$mark"
+        say "test servers" "target/setup/python installed"
+    else
+        rm -rf target/setup/python
+        say "test servers" "could not be installed; the tests that need them will say so"
+    fi
+}
+
 postgres() {
     if ! found=$(scripts/with-postgres.sh --find); then
         [ "$OS" != Darwin ] || die "PostgreSQL is missing: brew install postgresql@17"
@@ -228,4 +252,5 @@ if [ "${1:-}" = test ]; then
     node_and_packages
     browser
     postgres
+    python_servers
 fi
