@@ -2,6 +2,8 @@
 
 #[path = "providers/mail.rs"]
 mod mail;
+#[path = "providers/moto.rs"]
+mod moto;
 #[path = "providers/vendors.rs"]
 mod vendors;
 
