@@ -25,6 +25,9 @@ END;
 CREATE INDEX records_live_tokens ON records (seller_id, purpose, created_at, id)
     WHERE token_state = 'live' AND token_id IS NOT NULL;
 
+-- Whether a seller's earlier request is unknown is asked at each admission.
+CREATE INDEX records_seller_unknown ON records (seller_id, purpose, created_at, id) WHERE state = 'dispatch_unknown';
+
 -- Hits of a limit by slices of its window: the sum over a window is never too low, and at most one slice
 -- too high. The subject is a keyed hash of what is limited.
 CREATE TABLE limit_slices (

@@ -9,6 +9,7 @@ mod check;
 pub mod duration;
 mod effective;
 mod kinds;
+mod policy;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use app::model::Channel;
 pub use self::kinds::{KINDS, Kind};
 use self::reader::Reader;
 use crate::domain::Policy;
+use crate::policy::SendingRules;
 use crate::providers::Secret;
 
 /// Every key with its default: the manual.
@@ -94,6 +96,10 @@ pub struct Config {
     pub resolver: Resolver,
     pub ui: Ui,
     pub log: Log,
+    /// Limits, rules for text messages, and what to do after an unknown outcome.
+    pub sending: SendingRules,
+    /// Where the prices were read from.
+    pub prices_file: Option<String>,
 }
 
 #[derive(Debug, Clone)]

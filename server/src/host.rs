@@ -445,6 +445,7 @@ fn line_answer(answer: AdmissionAnswer) -> LineAnswer {
         },
         AdmissionAnswer::Conflict(code) => refused(409, code),
         AdmissionAnswer::Purged => refused(410, "event_purged"),
+        AdmissionAnswer::Limited { code, .. } => refused(429, code),
         AdmissionAnswer::Unavailable { .. } => refused(503, "admission_unavailable"),
     }
 }

@@ -15,6 +15,7 @@ pub mod keys;
 pub mod node;
 pub mod outbox;
 pub mod password;
+pub mod policy;
 pub mod providers;
 pub mod reconcile;
 pub mod sentences;

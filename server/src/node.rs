@@ -41,6 +41,8 @@ const CLOCK_EVERY: Duration = Duration::from_secs(10);
 const EMBEDDED: &str = "embedded";
 /// Between two sweeps of sessions that are over.
 const SESSIONS_SWEEP: Duration = Duration::from_secs(600);
+/// Counts of limits that are removed in one sweep.
+const LIMITS_SWEEP_MAX: usize = 10_000;
 
 /// The seams: time, randomness, the network.
 #[derive(Debug, Clone)]
@@ -70,6 +72,7 @@ pub fn rules(config: &Config, registry: Option<&Registry>) -> Rules {
         .iter()
         .filter_map(|(name, provider)| Some((name.clone(), provider.reads_per_minute?)))
         .collect();
+    rules.sending = config.sending.clone();
     rules
 }
 
@@ -329,7 +332,10 @@ impl Node {
         let store = Arc::clone(&self.store);
         self.supervisor.keep_duty(self.duty(duty::SESSIONS), SESSIONS_SWEEP, ticker, move |hold| {
             let store = Arc::clone(&store);
-            async move { store.purge_sessions(hold).await.map(|_| Pass::Done) }
+            async move {
+                store.purge_sessions(hold).await?;
+                store.purge_limits(LIMITS_SWEEP_MAX).await.map(|_| Pass::Done)
+            }
         });
     }
 

@@ -176,7 +176,9 @@ words! {
         AdmissionConflict = "admission_conflict",
         /// A later request in the same window, answered with the first record.
         WindowConverged = "window_converged",
-        /// A token's change: consumed or superseded.
+        /// A later request of the same seller and purpose, and how it was answered.
+        LaterRequest = "later_request",
+        /// A token's change: consumed or superseded; or a use of it that was refused.
         Token = "token",
         /// Polling of a sent notification is over.
         Settled = "settled",
@@ -184,6 +186,8 @@ words! {
         Unfreeze = "unfreeze",
         /// A setting that the audit names has changed.
         Config = "config",
+        /// The breaker of a country opened, let probes through, or closed.
+        Breaker = "breaker",
         /// Something that a signed-in operator did or looked at.
         Operator = "operator",
     }

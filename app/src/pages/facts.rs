@@ -31,19 +31,32 @@ pub fn fact_title(fact: &Fact) -> String {
         FactKind::AdmissionReplay => times("Same request again", fact),
         FactKind::AdmissionConflict => times("Conflicting request refused", fact),
         FactKind::WindowConverged => times("Later request in the same window", fact),
+        FactKind::LaterRequest => match fact.detail.get_code("answer") {
+            Some("earlier_unresolved") => times("Later request has to wait", fact),
+            _ => "Later request of the same seller".to_owned(),
+        },
         FactKind::Token => match fact.reason {
             Some(Reason::TokenSuperseded) => "Link replaced".to_owned(),
             Some(Reason::TokenConsumed) => "Link used".to_owned(),
             _ => match fact.detail.get_code("token") {
                 Some("superseded") => "Link replaced".to_owned(),
                 Some("consumed") => "Link used".to_owned(),
-                _ => "Link changed".to_owned(),
+                _ => match fact.detail.get_code("answer") {
+                    Some("repeated") => times("Use of the link repeated", fact),
+                    Some(_) => times("Use of the link refused", fact),
+                    None => "Link changed".to_owned(),
+                },
             },
         },
         FactKind::Settled => "Settled".to_owned(),
         FactKind::Freeze => "Dispatch frozen".to_owned(),
         FactKind::Unfreeze => "Dispatch reopened".to_owned(),
         FactKind::Config => "Setting changed".to_owned(),
+        FactKind::Breaker => match fact.detail.get_code("state") {
+            Some("closed") => "Breaker of a country closed".to_owned(),
+            Some("half_open") => "Breaker of a country lets probes through".to_owned(),
+            _ => "Breaker of a country opened".to_owned(),
+        },
         FactKind::Operator => "Operator's act".to_owned(),
     }
 }
@@ -95,15 +108,44 @@ pub fn fact_text(fact: &Fact) -> String {
              taken: answered with this record. Nothing was queued twice."
                 .to_owned()
         }
+        FactKind::LaterRequest => match fact.detail.get_code("answer") {
+            Some("earlier_unresolved") => {
+                "The seller asked again while the outcome of this one is unknown, and was told to wait. \
+                 Nothing was queued."
+                    .to_owned()
+            }
+            Some(_) => {
+                "The seller asked again while the outcome of this one is unknown. The later request is a \
+                 record of its own."
+                    .to_owned()
+            }
+            None => {
+                "The seller asked again in another window. The later request is a record of its own; until \
+                 its message goes out, the link of this one works."
+                    .to_owned()
+            }
+        },
         FactKind::Token => match fact.reason {
             Some(Reason::TokenSuperseded) => {
-                "A later message of this seller has gone out; the link of this one no longer works."
+                "A later message of this seller has gone out, or another link was used; the link of this one no \
+                 longer works."
                     .to_owned()
             }
             Some(Reason::TokenConsumed) => {
                 "The link was opened and used once. It does not work again.".to_owned()
             }
-            _ => "The state of the link in this message changed.".to_owned(),
+            _ => match fact.detail.get_code("answer") {
+                Some("repeated") => {
+                    "The same use was asked for again and got the first answer.".to_owned()
+                }
+                Some("token_expired") => {
+                    "Somebody tried to use the link after its time was over.".to_owned()
+                }
+                Some(_) => {
+                    "Somebody tried to use the link although it no longer works.".to_owned()
+                }
+                None => "The state of the link in this message changed.".to_owned(),
+            },
         },
         FactKind::Settled => {
             "Asking for a delivery report is over. A report that still comes is kept; \
@@ -123,6 +165,19 @@ pub fn fact_text(fact: &Fact) -> String {
         FactKind::Config => {
             "A setting that the audit names has another value from here on.".to_owned()
         }
+        FactKind::Breaker => match fact.detail.get_code("state") {
+            Some("closed") => {
+                "Text messages to this country go out again; counting starts anew.".to_owned()
+            }
+            Some("half_open") => {
+                "A few text messages to this country go out, to see whether the flood is over."
+                    .to_owned()
+            }
+            _ => {
+                "Text messages to this country ran over their budget. They end unsent until it closes."
+                    .to_owned()
+            }
+        },
         FactKind::Operator => {
             "Something that a signed-in operator did or looked at. It sends nothing and \
              changes no record."
@@ -144,14 +199,16 @@ pub fn fact_icon(fact: &Fact) -> &'static str {
         FactKind::Lookup => "eye",
         FactKind::Callback | FactKind::LateAnswer => "inb",
         FactKind::DuplicateEvidence => "alert",
-        FactKind::AdmissionReplay | FactKind::AdmissionConflict | FactKind::WindowConverged => {
-            "dup"
-        }
+        FactKind::AdmissionReplay
+        | FactKind::AdmissionConflict
+        | FactKind::WindowConverged
+        | FactKind::LaterRequest => "dup",
         FactKind::Token => "key",
         FactKind::Settled => "check",
         FactKind::Freeze => "frozen",
         FactKind::Unfreeze => "thaw",
         FactKind::Config => "cog",
+        FactKind::Breaker => "alert",
         FactKind::Operator => "person",
     }
 }
@@ -179,7 +236,9 @@ pub fn authority_text(fact: &Fact) -> String {
 pub fn detail_pair(name: &str, value: &DetailValue) -> (String, String) {
     let label = match name {
         "answer" => "Answer".to_owned(),
+        "after" => "After the record".to_owned(),
         "authorised_by" => "Authorised by fact".to_owned(),
+        "by" => "Because of the record".to_owned(),
         "call" => "Call".to_owned(),
         "code" => "Provider's code".to_owned(),
         "counts" => "Counts as absence".to_owned(),

@@ -45,6 +45,8 @@ pub const OUTCOMES: &[&str] = &[
     "token_conflict",
     "request_window_conflict",
     "event_purged",
+    "rate_limited",
+    "earlier_unresolved",
     "unavailable",
 ];
 
@@ -59,6 +61,8 @@ pub enum AdmissionAnswer {
     Conflict(&'static str),
     /// 410: admitted once, and purged since.
     Purged,
+    /// 429 with this code: it is not admitted, and binds no key.
+    Limited { code: &'static str, retry_after_s: u32 },
     /// 503: whether it was admitted is not known. The same again, with the same key and body.
     Unavailable { retry_after_s: u32 },
 }
@@ -71,7 +75,7 @@ impl AdmissionAnswer {
             Self::Admitted { replayed: false, .. } => "admitted",
             Self::Admitted { replayed: true, .. } => "replayed",
             Self::Invalid(_) => "invalid",
-            Self::Conflict(code) => code,
+            Self::Conflict(code) | Self::Limited { code, .. } => code,
             Self::Purged => "event_purged",
             Self::Unavailable { .. } => "unavailable",
         }
@@ -261,6 +265,9 @@ impl AdmissionService {
                 AdmissionAnswer::Admitted { record, replayed }
             }
             Admitted::Conflict(code) => AdmissionAnswer::Conflict(code),
+            Admitted::Limited { code, retry_after_s } => {
+                AdmissionAnswer::Limited { code, retry_after_s }
+            }
             Admitted::Invalid(field, code) => {
                 AdmissionAnswer::Invalid(vec![FieldError::new(field, code)])
             }

@@ -38,6 +38,8 @@ pub(super) fn build(reader: &mut Reader) -> Config {
             absolute_timeout: reader.duration("ui.absolute_timeout", MINUTE..=90 * DAY),
         },
         log: log(reader),
+        sending: super::policy::sending(reader),
+        prices_file: reader.text_or_none("policy.prices", "the path of a file"),
         server,
         database_url,
         admission,

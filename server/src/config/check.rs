@@ -26,6 +26,20 @@ impl Config {
         for (name, provider) in &self.providers {
             self.check_provider(name, provider, &mut refuse);
         }
+        let has_price_rule = self.sending.price_max.is_some()
+            || self
+                .sending
+                .budget
+                .iter()
+                .chain(self.sending.budgets.values())
+                .any(|budget| budget.price_max.is_some());
+        if has_price_rule && self.sending.prices.is_empty() {
+            refuse(
+                "policy.prices",
+                "is not set, and a rule about prices is",
+                "name a file of lines such as \"US,0.0079\"",
+            );
+        }
         if !self.providers.contains_key("demo") {
             refuse("providers.demo", "is missing", "the simulator exists in every configuration");
         }
@@ -112,6 +126,7 @@ impl Config {
         for (channel, names) in &self.routes {
             shared.insert(format!("routes.{channel}"), names.join(", "));
         }
+        shared.extend(self.sending.shared());
         for name in self.routed() {
             let Some(provider) = self.providers.get(name) else { continue };
             let settle = provider.settle.map_or_else(|| "none".to_owned(), format);

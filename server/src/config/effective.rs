@@ -7,6 +7,8 @@ use url::Url;
 
 use super::duration::format;
 use super::{Config, ProviderConfig, ResolverKind};
+use crate::policy::breaker::Budget;
+use crate::policy::{Scope, prices};
 
 /// Stands where a secret is.
 const HIDDEN: &str = "[hidden]";
@@ -36,9 +38,45 @@ impl Config {
         log.text("level", &self.log.level);
         log.flag("json", self.log.json);
         sections.push(("log".to_owned(), log));
+        self.policy_sections(&mut sections);
         let texts: Vec<String> =
             sections.iter().map(|(name, section)| format!("[{name}]\n{}", section.0)).collect();
         texts.join("\n")
+    }
+
+    fn policy_sections(&self, sections: &mut Vec<(String, Section)>) {
+        let sending = &self.sending;
+        let mut out = Section::default();
+        out.text("after_unknown", sending.after_unknown.as_str());
+        out.text("mode", if sending.is_monitor { "monitor" } else { "enforce" });
+        let list = |items: Vec<&String>| {
+            Value::Array(items.into_iter().cloned().map(Value::String).collect())
+        };
+        out.put("countries", &list(sending.countries.iter().collect()));
+        out.put("blocked_prefixes", &list(sending.blocked_prefixes.iter().collect()));
+        out.maybe("prices", self.prices_file.as_deref());
+        let price_max = sending.price_max.map(prices::format);
+        out.maybe("price_max", price_max.as_deref());
+        out.text("currency", &sending.currency);
+        sections.push(("policy".to_owned(), out));
+        if let Some(budget) = &sending.budget {
+            sections.push(("policy.breaker".to_owned(), budget_table(budget)));
+        }
+        for (country, budget) in &sending.budgets {
+            sections.push((format!("policy.breakers.{country}"), budget_table(budget)));
+        }
+        for (purpose, rule) in &sending.after_unknown_of {
+            let mut out = Section::default();
+            out.text("after_unknown", rule.as_str());
+            sections.push((format!("policy.purposes.{purpose}"), out));
+        }
+        let mut out = Section::default();
+        for scope in Scope::ALL {
+            let limits = sending.limits.of(*scope).map(|limit| Value::String(limit.text()));
+            out.put(scope.as_str(), &Value::Array(limits.collect()));
+        }
+        out.count("prefix_digits", sending.limits.prefix_digits);
+        sections.push(("limits".to_owned(), out));
     }
 
     fn routes_table(&self) -> Section {
@@ -126,6 +164,19 @@ impl Config {
         out.time("timeout", self.resolver.timeout);
         out
     }
+}
+
+fn budget_table(budget: &Budget) -> Section {
+    let mut out = Section::default();
+    out.time("window", budget.window);
+    if let Some(max) = budget.messages_max {
+        out.number("messages_max", max);
+    }
+    let price_max = budget.price_max.map(prices::format);
+    out.maybe("price_max", price_max.as_deref());
+    out.time("cooldown", budget.cooldown);
+    out.number("probes", budget.probes);
+    out
 }
 
 fn provider_table(provider: &ProviderConfig) -> Section {

@@ -207,7 +207,11 @@ fn known_keys() -> BTreeSet<String> {
     for kind in ["demo", "directory", "http"] {
         let mut reader = super::reader::Reader::default();
         reader.defaults(DEFAULTS);
-        reader.file("x", &format!("[resolver]\nkind = \"{kind}\""));
+        let text = format!(
+            "[resolver]\nkind = \"{kind}\"\n[policy.purposes.password_reset]\nafter_unknown = \"now\"\n\
+             [policy.breakers.GB]\nmessages_max = 1"
+        );
+        reader.file("x", &text);
         let _ = super::build::build(&mut reader);
         known.extend(
             reader
@@ -718,4 +722,54 @@ fn a_documented_window_counts_without_being_configured() {
     assert_eq!(config.providers["p"].replay_window(), None, "idempotent is off");
     let config = good(&format!("{HTTP}window = \"10m\"\nidempotent = true"));
     assert_eq!(config.providers["p"].replay_window(), Some(10 * MINUTE));
+}
+
+#[test]
+fn sending_rules_are_off_until_they_are_written_and_are_read_again_as_shown() {
+    use crate::policy::{AfterUnknown, Scope, SendingRules};
+    let off = good("");
+    assert_eq!(off.sending, SendingRules { currency: "USD".to_owned(), ..Default::default() });
+    let file = std::env::temp_dir().join(format!("sendonce-prices-{}.csv", std::process::id()));
+    std::fs::write(&file, "country,price\nUS,0.0079\n*,0.2\n").unwrap();
+    let text = format!(
+        "[policy]\nafter_unknown = \"settled\"\nmode = \"monitor\"\ncountries = [\"US\", \"GB\"]\n\
+         blocked_prefixes = [\"+1900\"]\nprices = \"{}\"\nprice_max = \"0.1\"\n\
+         [policy.purposes.login]\nafter_unknown = \"window\"\n\
+         [policy.breaker]\nmessages_max = 500\nprice_max = \"20\"\n\
+         [policy.breakers.GB]\nmessages_max = 3\nwindow = \"2h\"\n\
+         [limits]\nseller = [\"5 per 15m\", \"20 per 24h\"]\nprefix_digits = 5\n",
+        file.display()
+    );
+    let config = good(&text);
+    let sending = &config.sending;
+    assert_eq!(sending.after_unknown("login"), AfterUnknown::Window);
+    assert_eq!(sending.after_unknown("x"), AfterUnknown::Settled);
+    assert_eq!(sending.price("US"), Some(7_900));
+    assert_eq!(sending.budget("GB").unwrap().messages_max, Some(3));
+    assert_eq!(sending.budget("FR").unwrap().price_max, Some(20_000_000));
+    assert_eq!(sending.limits.of(Scope::Seller).count(), 2);
+    let again = good(&config.effective());
+    assert_eq!((&again.sending, again.effective()), (sending, config.effective()));
+    assert_ne!(off.digest(), config.digest(), "all nodes judge alike");
+    assert_eq!(config.check(), []);
+    std::fs::remove_file(&file).unwrap();
+    let from_env = with_env("", &[("SENDONCE_LIMITS__CLIENT", "100 per 1m, 5 per 1s")]).unwrap();
+    assert_eq!(from_env.sending.limits.of(Scope::Client).count(), 2);
+    for (text, key) in [
+        ("[policy]\nafter_unknown = \"later\"", "policy.after_unknown"),
+        ("[policy]\ncountries = [\"usa\"]", "policy.countries"),
+        ("[policy]\nblocked_prefixes = [\"1900\"]", "policy.blocked_prefixes"),
+        ("[policy]\nprices = \"/nowhere/prices.csv\"", "policy.prices"),
+        ("[policy]\nprice_max = \"cheap\"", "policy.price_max"),
+        ("[policy]\ncurrency = \"dollars\"", "policy.currency"),
+        ("[policy.breaker]\nwindow = \"5s\"", "policy.breaker.window"),
+        ("[policy.breakers.gb]\nmessages_max = 1", "policy.breakers.gb"),
+        ("[policy.breakers.GB]\nprobes = 1", "policy.breakers.GB"),
+        ("[limits]\nseller = [\"many\"]", "limits.seller"),
+        ("[limits]\nsellers = [\"5 per 1m\"]", "limits.sellers"),
+    ] {
+        let lines = refused(text);
+        assert!(lines.lines().any(|line| line.starts_with(&format!("{key}: "))), "{key}: {lines}");
+    }
+    refuses("[policy]\nprice_max = \"0.1\"", "policy.prices", "is not set");
 }

@@ -19,6 +19,7 @@ use crate::clock::{duration, micros};
 use crate::domain::{Doubt, PreCall, Verdict};
 use crate::keys::Keys;
 use crate::outbox::Wakeups;
+use crate::policy::{Place, Scope};
 use crate::providers::resolver::{Resolution, ResolveRequest, Resolved, Resolver};
 use crate::providers::{Deadline, Message, Registry, TextProof, template};
 use crate::store::{Claim, End, Env, Error, GiveUp, Start, Started, Store};
@@ -233,6 +234,7 @@ impl Dispatcher {
             text_hash: TextProof::hash_of(&p.env.keys, message.text.expose()),
             fingerprint: p.env.keys.fingerprint(resolved.canonical.expose()),
             fingerprint_version: p.env.keys.fingerprint_version,
+            place: self.place(&claim, &resolved),
         };
         // Read before the marker, so that the deadline can only be too early, never too late.
         let before = p.env.clock.boot();
@@ -266,6 +268,18 @@ impl Dispatcher {
         self.pause_if_asked(&claim, &verdict, ended_at).await;
         let end = End { id: claim.id.clone(), fence: claim.fence, attempt, verdict, ended_at };
         self.record(end, claim.channel).await;
+    }
+
+    /// Where the number is, if any rule wants to know.
+    fn place(&self, claim: &Claim, resolved: &Resolved) -> Option<Place> {
+        let sending = &self.parts.env.rules.sending;
+        let is_asked = sending.counts_countries()
+            || sending.price_max.is_some()
+            || sending.limits.has_any(&[Scope::Prefix, Scope::Country]);
+        (claim.channel == Channel::Sms && is_asked).then(|| {
+            let digits = sending.limits.prefix_digits;
+            Place::of(resolved.canonical.expose(), digits, &sending.blocked_prefixes)
+        })
     }
 
     async fn resolve(&self, claim: &Claim) -> Result<Resolved, PreCall> {

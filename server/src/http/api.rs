@@ -215,6 +215,9 @@ async fn admit(State(state): State<ApiState>, request: Request) -> Result<Respon
         AdmissionAnswer::Invalid(errors) => Err(Problem::InvalidEvent(errors)),
         AdmissionAnswer::Conflict(code) => Err(Problem::Conflict(code)),
         AdmissionAnswer::Purged => Err(Problem::EventPurged),
+        AdmissionAnswer::Limited { code, retry_after_s } => {
+            Err(Problem::Limited { code, retry_after_s })
+        }
         AdmissionAnswer::Unavailable { retry_after_s } => {
             Err(Problem::AdmissionUnavailable { retry_after_s })
         }

@@ -10,6 +10,7 @@ use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandl
 
 use super::{api, tokens, webhooks};
 use crate::admission;
+use crate::policy;
 use crate::store::Gauges;
 
 /// The labels that a metric may carry.
@@ -58,6 +59,12 @@ pub fn install<'a>(
     for outcome in api::READ_OUTCOMES {
         metrics::counter!(api::READS, "outcome" => *outcome).absolute(0);
     }
+    for rule in policy::STOPS {
+        for outcome in policy::OUTCOMES {
+            metrics::counter!(policy::COUNTER, "reason" => *rule, "outcome" => *outcome)
+                .absolute(0);
+        }
+    }
     for outcome in tokens::OUTCOMES {
         metrics::counter!(tokens::COUNTER, "outcome" => *outcome).absolute(0);
     }
@@ -96,6 +103,7 @@ fn describe() {
         "Evidence about an attempt after a later call had started: must stay 0."
     );
     describe_counter!(CALLS, "Calls: requests that send, counted when their marker committed.");
+    describe_counter!(policy::COUNTER, "What a sending rule stopped, or would have, by rule.");
     describe_counter!(tokens::COUNTER, "Answers to uses of tokens, by outcome.");
     describe_counter!(CALL_OUTCOMES, "How calls ended.");
     describe_counter!(

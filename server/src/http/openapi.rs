@@ -38,7 +38,7 @@ fn with_problems(mut answers: Map<String, Value>, codes: &[&[&str]]) -> Value {
                 "properties": { "code": { "enum": names }, "status": { "const": status } },
             } } },
         });
-        if status == 503 {
+        if matches!(status, 429 | 503) {
             answer["headers"] = json!({ "Retry-After": {
                 "description": "Seconds.", "required": true, "schema": { "type": "integer", "minimum": 1 },
             } });
@@ -144,7 +144,7 @@ pub fn document_of(public_url: &str) -> Value {
                 operation("admitEvent", "Admits an event, once", Some("admit"), answers(
                     &[("202", admitted)],
                     &[&["invalid_event", "event_too_large", "event_purged", "admission_unavailable"],
-                      &["unauthorized", "forbidden", "internal_error"], body, problem::CONFLICTS],
+                      &["unauthorized", "forbidden", "internal_error"], body, problem::CONFLICTS, problem::LIMITS],
                 )),
                 reference("Event"),
             ),

@@ -36,6 +36,11 @@ pub enum Problem {
     RequestTimeout,
     /// One of [`CONFLICTS`].
     Conflict(&'static str),
+    /// One of [`LIMITS`].
+    Limited {
+        code: &'static str,
+        retry_after_s: u32,
+    },
     /// One of [`TOKENS`].
     Token(&'static str),
     EventPurged,
@@ -72,6 +77,9 @@ pub const CONFLICTS: &[&str] = &[
     "request_window_conflict",
 ];
 
+/// Why an event is not admitted now.
+pub const LIMITS: &[&str] = &["rate_limited", "earlier_unresolved"];
+
 /// Why a token cannot be used.
 pub const TOKENS: &[&str] =
     &["token_consumed", "token_superseded", "token_expired", "token_unknown"];
@@ -96,6 +104,12 @@ pub const CODES: &[(&str, u16, &str)] = &[
         "The window was taken by a request with another token, link, channel or destination",
     ),
     ("event_purged", 410, "The event was admitted, and its record is purged since"),
+    ("rate_limited", 429, "Too many events: nothing was admitted, repeat it later"),
+    (
+        "earlier_unresolved",
+        429,
+        "The outcome of an earlier event of this seller is not known yet: repeat it later",
+    ),
     ("token_consumed", 409, "The token was used before"),
     (
         "token_superseded",
@@ -151,7 +165,7 @@ impl Problem {
             Self::RequestTooLarge => "request_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
             Self::RequestTimeout => "request_timeout",
-            Self::Conflict(code) | Self::Token(code) => code,
+            Self::Conflict(code) | Self::Token(code) | Self::Limited { code, .. } => code,
             Self::EventPurged => "event_purged",
             Self::TooLate => "too_late",
             Self::NotificationNotFound => "notification_not_found",
@@ -181,6 +195,7 @@ impl Problem {
     const fn retry_after_s(&self) -> Option<u32> {
         match self {
             Self::AdmissionUnavailable { retry_after_s }
+            | Self::Limited { retry_after_s, .. }
             | Self::Unavailable { retry_after_s, .. } => Some(*retry_after_s),
             _ => None,
         }
@@ -282,6 +297,7 @@ mod tests {
             Problem::internal(store::Error::OtherKeys { name: "x".to_owned() }),
         ];
         problems.extend(CONFLICTS.iter().map(|code| Problem::Conflict(code)));
+        problems.extend(LIMITS.iter().map(|code| Problem::Limited { code, retry_after_s: 1 }));
         problems.extend(TOKENS.iter().map(|code| Problem::Token(code)));
         let mut codes: Vec<&str> = problems.iter().map(Problem::code).collect();
         let mut listed: Vec<&str> = CODES.iter().map(|(code, ..)| *code).collect();

@@ -5,13 +5,18 @@ use std::collections::{BTreeSet, HashMap};
 use app::model::{Channel, Detail, Fact, FactKind, Freeze, Reason, Stamp, State};
 
 use super::engine::{Batch, Engine, Value, same};
+use super::limits::Windows;
 use super::rows::{Extra, Stored, detail_text, outbox_row, view};
 use super::{Admission, Admitted, Error, SqlStore};
 use crate::domain::{Phase, Record};
+use crate::policy::Scope;
 
 /// So many meetings of one kind are facts; after them one a minute, with a count.
 const NOTES_FIRST: i64 = 20;
 const NOTES_EVERY: i64 = 60_000_000;
+
+/// The longest that a caller is asked to wait: an hour.
+const RETRY_AFTER_MAX_S: u32 = 3_600;
 
 /// A key and an event that were admitted together.
 #[derive(Debug, Clone)]
@@ -31,7 +36,12 @@ struct Met {
     known: Vec<Known>,
     by_token: HashMap<String, String>,
     by_window: HashMap<(String, String, String), String>,
+    /// The newest record of a seller and purpose, and its newest one with unknown outcome.
+    latest: HashMap<(String, String), String>,
+    unresolved: HashMap<(String, String), String>,
     records: HashMap<String, Stored>,
+    /// New records and the ones before them, of the same seller and purpose.
+    followed: HashMap<String, String>,
 }
 
 impl Met {
@@ -40,6 +50,24 @@ impl Met {
         self.by_key.insert(known.key.clone(), at);
         self.by_event.insert(known.event_id.clone(), at);
         self.known.push(known);
+    }
+
+    /// Links a new request with the seller's one before it, and with the one whose outcome is unknown.
+    fn follow(&mut self, request: &Admission) -> Vec<Meeting> {
+        let Some(key) = seller_key(request) else { return Vec::new() };
+        let unresolved = self.unresolved.get(&key).cloned();
+        let before = self.latest.insert(key, request.id.clone());
+        let mut meetings = Vec::new();
+        for id in before.iter().chain(unresolved.iter().filter(|id| before.as_ref() != Some(*id))) {
+            let code = (unresolved.as_ref() == Some(id)).then_some("unresolved");
+            let mut meeting = meeting(request, id, FactKind::LaterRequest, code);
+            meeting.by = Some(request.id.clone());
+            meetings.push(meeting);
+        }
+        if let Some(before) = before {
+            self.followed.insert(request.id.clone(), before);
+        }
+        meetings
     }
 
     fn learn_record(&mut self, stored: Stored) {
@@ -58,8 +86,20 @@ impl Met {
 /// What one request of the group comes to, before it is written.
 enum Fold {
     New,
-    Replay { record_id: String, kind: FactKind },
-    Conflict { record_id: Option<String>, code: &'static str },
+    Replay {
+        record_id: String,
+        kind: FactKind,
+    },
+    Conflict {
+        record_id: Option<String>,
+        code: &'static str,
+    },
+    /// A rule says not now; the record whose outcome is awaited, if that is why.
+    Limited {
+        record_id: Option<String>,
+        code: &'static str,
+        wait: i64,
+    },
     Invalid(&'static str, &'static str),
     Purged,
 }
@@ -69,6 +109,8 @@ struct Meeting {
     record_id: String,
     kind: FactKind,
     code: Option<&'static str>,
+    /// The record that met it, where that is another one.
+    by: Option<String>,
     client_id: String,
 }
 
@@ -76,6 +118,7 @@ impl<E: Engine> SqlStore<E> {
     /// Folds a group of requests into one commit.
     pub(super) async fn admit_group(&self, requests: &[Admission]) -> Result<Vec<Admitted>, Error> {
         let mut tx = self.engine.begin().await?;
+        let mut windows = self.open_admission_windows(&mut tx, requests).await?;
         let now = self.env.clock.now();
         let mut met = Self::meet(&mut tx, requests).await?;
         let mut new = Vec::new();
@@ -83,11 +126,15 @@ impl<E: Engine> SqlStore<E> {
         let mut meetings = Vec::new();
         let mut folds = Vec::with_capacity(requests.len());
         for request in requests {
-            let fold = fold(&met, request);
+            let fold = match fold(&met, request) {
+                Fold::New => self.judge_new(&met, &mut windows, request, now),
+                other => other,
+            };
             match &fold {
                 Fold::New => {
                     let stored = admitted(request, now, self.env.rules.semantics);
                     met.learn(known(request, &request.id));
+                    meetings.extend(met.follow(request));
                     met.learn_record(stored);
                     new.push(request);
                     aliases.push((request, request.id.clone()));
@@ -107,7 +154,11 @@ impl<E: Engine> SqlStore<E> {
                         Some(*code),
                     ));
                 }
-                Fold::Conflict { .. } | Fold::Invalid(..) | Fold::Purged => {}
+                Fold::Limited { record_id: Some(record_id), code, .. } => {
+                    meetings.push(meeting(request, record_id, FactKind::LaterRequest, Some(*code)));
+                }
+                Fold::Conflict { .. } | Fold::Limited { .. } | Fold::Invalid(..) | Fold::Purged => {
+                }
             }
             folds.push(fold);
         }
@@ -119,7 +170,8 @@ impl<E: Engine> SqlStore<E> {
         let mut facts: Vec<Fact> = Vec::new();
         for request in &new {
             if let Some(stored) = met.records.get(&request.id) {
-                facts.push(admitted_fact(stored, &request.client_id));
+                let after = met.followed.get(&request.id).map(String::as_str);
+                facts.push(admitted_fact(stored, &request.client_id, after));
             }
         }
         let mut touched = BTreeSet::new();
@@ -127,6 +179,7 @@ impl<E: Engine> SqlStore<E> {
         self.insert_admitted(&mut tx, &new, &met).await?;
         Self::insert_keys(&mut tx, &aliases, now).await?;
         self.insert_facts(&mut tx, &facts).await?;
+        Self::write_windows(&mut tx, &windows, now).await?;
         Self::update_counts(&mut tx, &new, &met, &touched).await?;
         for channel in Channel::ALL {
             if new.iter().any(|request| request.channel == *channel) {
@@ -159,10 +212,91 @@ impl<E: Engine> SqlStore<E> {
                     None => Admitted::Purged,
                 },
                 Fold::Conflict { code, .. } => Admitted::Conflict(code),
+                Fold::Limited { code, wait, .. } => {
+                    Admitted::Limited { code, retry_after_s: retry_after_s(wait) }
+                }
                 Fold::Invalid(field, code) => Admitted::Invalid(field, code),
                 Fold::Purged => Admitted::Purged,
             })
             .collect()
+    }
+
+    async fn open_admission_windows(
+        &self,
+        tx: &mut E::Tx,
+        requests: &[Admission],
+    ) -> Result<Windows, Error> {
+        if !self.env.rules.sending.limits.has_any(&[Scope::Seller, Scope::Client, Scope::Global]) {
+            return Ok(Windows::default());
+        }
+        let asked = requests.iter().flat_map(hits);
+        let asked = asked.map(|(scope, value)| (scope, value.to_owned())).collect();
+        self.open_windows(tx, asked).await
+    }
+
+    /// The rules for what is new, after its own text and times were found right.
+    fn judge_new(&self, met: &Met, windows: &mut Windows, request: &Admission, now: Stamp) -> Fold {
+        let sending = &self.env.rules.sending;
+        let unresolved = seller_key(request)
+            .and_then(|key| met.unresolved.get(&key))
+            .and_then(|id| met.records.get(id));
+        if let Some(stored) = unresolved {
+            let window = request.request_window.as_deref();
+            let rule = sending.after_unknown(&request.purpose);
+            if rule.waits(window, stored.extra.request_window.as_deref()) {
+                // The next read may resolve it; nothing is left to wait for at its end.
+                let r = &stored.record;
+                let until = r.due_at.unwrap_or(r.expires_at).min(r.expires_at);
+                return Fold::Limited {
+                    record_id: Some(r.id.clone()),
+                    code: "earlier_unresolved",
+                    wait: until.since(now),
+                };
+            }
+        }
+        let hits = hits(request);
+        if let Some((scope, wait)) = windows.full(&hits, now)
+            && sending.stop(scope.rule())
+        {
+            return Fold::Limited { record_id: None, code: "rate_limited", wait };
+        }
+        windows.add(&hits);
+        Fold::New
+    }
+
+    /// The newest record of each seller and purpose, and its newest one whose outcome is unknown.
+    async fn meet_sellers(
+        tx: &mut E::Tx,
+        requests: &[Admission],
+        met: &mut Met,
+        ids: &mut BTreeSet<String>,
+    ) -> Result<(), Error> {
+        let sellers: BTreeSet<(String, String)> = requests.iter().filter_map(seller_key).collect();
+        if sellers.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new("WITH v (seller_id, purpose) AS (VALUES ");
+        batch.rows(sellers.iter().map(|(s, p)| vec![s.into(), p.into()]).collect());
+        batch.push(
+            ") SELECT v.seller_id, v.purpose,
+                (SELECT r.id FROM records r WHERE r.seller_id = v.seller_id AND r.purpose = v.purpose
+                  ORDER BY r.created_at DESC, r.id DESC LIMIT 1),
+                (SELECT r.id FROM records r WHERE r.seller_id = v.seller_id AND r.purpose = v.purpose
+                  AND r.state = 'dispatch_unknown' ORDER BY r.created_at DESC, r.id DESC LIMIT 1)
+              FROM v",
+        );
+        for mut row in Self::query_batch(tx, batch).await? {
+            let key = (row.text()?, row.text()?);
+            for (found, into) in
+                [(row.maybe_text()?, &mut met.latest), (row.maybe_text()?, &mut met.unresolved)]
+            {
+                if let Some(id) = found {
+                    ids.insert(id.clone());
+                    into.insert(key.clone(), id);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Reads everything that this group could meet.
@@ -213,6 +347,7 @@ impl<E: Engine> SqlStore<E> {
                 ids.insert(row.text()?);
             }
         }
+        Self::meet_sellers(tx, requests, &mut met, &mut ids).await?;
         if !ids.is_empty() {
             for stored in Self::load(tx, ids.iter().map(String::as_str)).await?.into_values() {
                 met.learn_record(stored);
@@ -259,7 +394,11 @@ impl<E: Engine> SqlStore<E> {
                 detail = detail.number("count", *total - *noted);
             }
             if let Some(code) = meeting.code {
-                detail = detail.code("code", code);
+                let name = if meeting.kind == FactKind::LaterRequest { "answer" } else { "code" };
+                detail = detail.code(name, code);
+            }
+            if let Some(by) = &meeting.by {
+                detail = detail.code("by", by);
             }
             *noted = *total;
             *noted_at = now.micros();
@@ -451,6 +590,26 @@ impl<E: Engine> SqlStore<E> {
     }
 }
 
+/// What a new event is counted under before its address is known.
+fn hits(request: &Admission) -> Vec<(Scope, &str)> {
+    let mut hits = vec![(Scope::Client, request.client_id.as_str()), (Scope::Global, "")];
+    if let Some(seller) = &request.seller_id {
+        hits.push((Scope::Seller, seller));
+    }
+    hits
+}
+
+fn seller_key(request: &Admission) -> Option<(String, String)> {
+    Some((request.seller_id.clone()?, request.purpose.clone()))
+}
+
+/// Whole seconds, rounded up, within what a caller can be asked to wait.
+fn retry_after_s(wait: i64) -> u32 {
+    u32::try_from((wait + 999_999) / 1_000_000)
+        .unwrap_or(RETRY_AFTER_MAX_S)
+        .clamp(1, RETRY_AFTER_MAX_S)
+}
+
 fn known(request: &Admission, record_id: &str) -> Known {
     Known {
         key: request.idempotency_key.clone(),
@@ -467,7 +626,13 @@ fn meeting(
     kind: FactKind,
     code: Option<&'static str>,
 ) -> Meeting {
-    Meeting { record_id: record_id.to_owned(), kind, code, client_id: request.client_id.clone() }
+    Meeting {
+        record_id: record_id.to_owned(),
+        kind,
+        code,
+        by: None,
+        client_id: request.client_id.clone(),
+    }
 }
 
 /// The order of checks of CONTRACT section 4, after syntax: key and event, token and window, times.
@@ -585,8 +750,14 @@ fn admitted(request: &Admission, now: Stamp, semantics: u32) -> Stored {
     }
 }
 
-fn admitted_fact(stored: &Stored, client_id: &str) -> Fact {
+fn admitted_fact(stored: &Stored, client_id: &str, after: Option<&str>) -> Fact {
     let r = &stored.record;
+    let mut detail = Detail::default()
+        .code("channel", r.channel.as_str())
+        .number("expires_at", r.expires_at.micros());
+    if let Some(after) = after {
+        detail = detail.code("after", after);
+    }
     Fact {
         seq: 1,
         id: Some(r.id.clone()),
@@ -602,8 +773,6 @@ fn admitted_fact(stored: &Stored, client_id: &str) -> Fact {
         provider_message_id: None,
         token_id: stored.extra.token_id.clone(),
         actor: format!("client:{client_id}"),
-        detail: Detail::default()
-            .code("channel", r.channel.as_str())
-            .number("expires_at", r.expires_at.micros()),
+        detail,
     }
 }

@@ -252,6 +252,7 @@ fn start(claim: &Claim) -> Start {
         text_hash: "text".into(),
         fingerprint: "print".into(),
         fingerprint_version: 1,
+        place: None,
     }
 }
 
@@ -1468,4 +1469,5 @@ on_both_engines! {
     a_holder_that_was_followed_writes_nothing,
 }
 
+mod policy;
 mod tokens;

@@ -8,9 +8,12 @@ mod accounts;
 mod admit;
 #[cfg(test)]
 mod conformance;
+mod countries;
 mod duties;
 pub mod engine;
 mod freezes;
+mod judge;
+mod limits;
 mod pages;
 #[cfg(test)]
 mod plans;
@@ -36,6 +39,7 @@ use crate::clock::Clock;
 use crate::domain::{Ctx, Facing, Lookup, Policy, PreCall, Record, Verdict};
 use crate::entropy::Entropy;
 use crate::keys::Keys;
+use crate::policy::{Place, SendingRules};
 
 pub use duties::{Duties, DutyView, Hold};
 pub use engine::SCHEMA_VERSION;
@@ -123,6 +127,8 @@ pub struct Rules {
     pub semantics: u32,
     /// Those that it understands: it claims, reads, reaps and expires no others.
     pub understands: std::ops::RangeInclusive<u32>,
+    /// How often, where to, and for how much.
+    pub sending: SendingRules,
 }
 
 /// What is known of a provider that is not configured any more: nothing can be read or replayed.
@@ -144,6 +150,7 @@ impl Rules {
             release_per_second,
             semantics: LEASE_SEMANTICS,
             understands: LEASE_SEMANTICS..=LEASE_SEMANTICS,
+            sending: SendingRules::default(),
         }
     }
 
@@ -198,6 +205,8 @@ pub enum Admitted {
     Replay(RecordView),
     /// 409 with this code.
     Conflict(&'static str),
+    /// 429 with this code: nothing of it is kept, the same again after so long.
+    Limited { code: &'static str, retry_after_s: u32 },
     /// 400: field and code.
     Invalid(&'static str, &'static str),
     /// 410: admitted once, and purged since.
@@ -262,6 +271,8 @@ pub struct Start {
     pub text_hash: String,
     pub fingerprint: String,
     pub fingerprint_version: u32,
+    /// Of a text message: where its number is.
+    pub place: Option<Place>,
 }
 
 /// What the marker decided.
@@ -492,6 +503,12 @@ pub trait Ledger: Send + Sync {
 
     /// The channel's records that waited for another provider now face this one.
     async fn adopt_route(&self, channel: Channel, providers: &[String]) -> Result<u64, Error>;
+
+    /// Removes counts of limits that are over, so many at most.
+    async fn purge_limits(&self, most: usize) -> Result<u64, Error>;
+
+    /// Closes a country's breaker; counting starts anew. False: it is not open.
+    async fn close_breaker(&self, country: &str, actor: &str, reason: &str) -> Result<bool, Error>;
 
     /// Uses a token, once however many ask.
     async fn consume(&self, consume: &Consume) -> Result<Consumed, Error>;

@@ -131,6 +131,22 @@ impl<E: Engine> SqlStore<E> {
         }
     }
 
+    /// The end of a claim that a sending rule stops; its fact names the rule.
+    fn stop_by_rule(
+        &self,
+        stored: &Stored,
+        fence: i64,
+        why: PreCall,
+        rule: &'static str,
+        now: Stamp,
+    ) -> Result<Step, Illegal> {
+        let mut step = self.decide(stored, &Event::GiveUp { fence, why }, now)?;
+        if let Some(fact) = step.facts.last_mut() {
+            fact.detail = std::mem::take(&mut fact.detail).code("rule", rule);
+        }
+        Ok(step)
+    }
+
     pub(super) async fn ids(
         tx: &mut E::Tx,
         sql: Sql,
@@ -421,6 +437,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
         let guard = self.guard(&mut tx).await?;
         let found = Self::load(&mut tx, starts.iter().map(|s| s.id.as_str())).await?;
         let hashes = self.first_hashes(&mut tx, &found).await?;
+        let mut judge = self.open_judge(&mut tx, starts, &found).await?;
         let now = self.env.clock.now();
         let mut writes = Vec::new();
         let mut places = Vec::with_capacity(starts.len());
@@ -441,7 +458,15 @@ impl<E: Engine> Ledger for SqlStore<E> {
             } else {
                 Event::Start { fence: start.fence, is_frozen: frozen, token: token_state(stored) }
             };
-            match self.decide(stored, &event, now) {
+            let decided = self.decide(stored, &event, now).and_then(|step| {
+                // The rules are asked last: only a call that would really start is counted, or stopped.
+                let is_fresh = step.call.as_ref().is_some_and(|call| !call.is_replay);
+                match is_fresh.then(|| judge.stop(stored, start, now)).flatten() {
+                    None => Ok(step),
+                    Some((why, rule)) => self.stop_by_rule(stored, start.fence, why, rule, now),
+                }
+            });
+            match decided {
                 Ok(step) => {
                     places.push(Some(writes.len()));
                     writes.push(Write { before: stored, step, start: Some(start) });
@@ -450,6 +475,7 @@ impl<E: Engine> Ledger for SqlStore<E> {
             }
         }
         self.persist(&mut tx, &mut writes).await?;
+        self.write_judge(&mut tx, &judge, now).await?;
         E::commit(tx).await?;
         Ok(places
             .into_iter()
@@ -800,6 +826,15 @@ impl<E: Engine> Ledger for SqlStore<E> {
         }
         E::commit(tx).await?;
         Ok(moved)
+    }
+
+    async fn purge_limits(&self, most: usize) -> Result<u64, Error> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        Ok(self.purge_windows(most).await? + self.purge_countries(most).await?)
+    }
+
+    async fn close_breaker(&self, country: &str, actor: &str, reason: &str) -> Result<bool, Error> {
+        self.close_breaker_of(country, actor, reason).await
     }
 
     async fn consume(&self, consume: &Consume) -> Result<Consumed, Error> {

@@ -478,3 +478,38 @@ async fn nothing_of_the_token_or_the_key_is_kept() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_limit_answers_429_with_a_time_and_binds_no_key() {
+    let limits = ("[providers.fake]", "[limits]\nseller = [\"1 per 1m\"]\n[providers.fake]");
+    let api = Api::with(&[limits], std::collections::BTreeMap::new()).await;
+    let of_seller = |name: &str| changed(&api.event(name), "seller_id", json!("seller_7"));
+    assert_eq!(api.admit(&of_seller("1")).await.status, StatusCode::ACCEPTED);
+    let second = of_seller("2");
+    let answer = api.admit(&second).await;
+    assert_eq!((answer.status.as_u16(), answer.code().as_str()), (429, "rate_limited"));
+    let wait: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((60..=61).contains(&wait), "{wait}");
+    // A repeat of the first is no new event, and the same answer hides whether anybody is known.
+    assert!(api.admit(&of_seller("1")).await.is_replay());
+    assert_eq!(api.count("records").await, 1);
+    api.clock.advance(std::time::Duration::from_secs(wait));
+    let answer = api.admit(&second).await;
+    assert_eq!((answer.status, answer.is_replay()), (StatusCode::ACCEPTED, false));
+}
+
+#[tokio::test]
+async fn an_earlier_unknown_makes_the_next_event_wait_where_that_is_configured() {
+    let policy = ("[providers.fake]", "[policy]\nafter_unknown = \"settled\"\n[providers.fake]");
+    let api = Api::with(&[policy], std::collections::BTreeMap::new()).await;
+    let of_seller = |name: &str| changed(&api.event(name), "seller_id", json!("seller_7"));
+    let id = api.admit(&of_seller("1")).await.id();
+    crate::operations::lose_answer(&api).await;
+    let answer = api.admit(&of_seller("2")).await;
+    assert_eq!((answer.status.as_u16(), answer.code().as_str()), (429, "earlier_unresolved"));
+    assert!(answer.headers.contains_key("retry-after"));
+    let kinds = api.kinds(&id).await;
+    assert_eq!(kinds.last().map(String::as_str), Some("later_request"));
+    let record = api.get(&format!("/v1/events/{id}")).await.json();
+    assert_eq!((record["next"].as_str(), record["retry_at"].is_string()), (Some("wait"), true));
+}

@@ -11,6 +11,16 @@ use crate::support::{Api, changed};
 
 /// Takes the due records of a channel through one call each, which the provider accepts.
 pub async fn send_all(api: &Api, channel: Channel) -> Vec<server::store::Claim> {
+    call_all(api, channel, Verdict::Accepted { message_id: Some("m-1".to_owned()) }).await
+}
+
+/// Takes the due text messages through one call each, whose answer is lost.
+pub async fn lose_answer(api: &Api) -> Vec<server::store::Claim> {
+    let why = server::domain::Doubt::Timeout;
+    call_all(api, Channel::Sms, Verdict::Unknown { why, code: "timeout".to_owned() }).await
+}
+
+async fn call_all(api: &Api, channel: Channel, verdict: Verdict) -> Vec<server::store::Claim> {
     let claims = api.store.claim("worker", channel, 10).await.unwrap();
     for claim in &claims {
         let start = Start {
@@ -20,13 +30,14 @@ pub async fn send_all(api: &Api, channel: Channel) -> Vec<server::store::Claim> 
             text_hash: "text".into(),
             fingerprint: "f".to_owned(),
             fingerprint_version: 1,
+            place: None,
         };
         api.store.start(&[start]).await.unwrap();
         let end = End {
             id: claim.id.clone(),
             fence: claim.fence,
             attempt: claim.attempt,
-            verdict: Verdict::Accepted { message_id: Some(format!("m-{}", claim.attempt)) },
+            verdict: verdict.clone(),
             ended_at: api.env.clock.now(),
         };
         api.store.end(&[end]).await.unwrap();
