@@ -94,12 +94,35 @@ pub struct Config {
     pub routes: BTreeMap<Channel, Vec<String>>,
     pub providers: BTreeMap<String, ProviderConfig>,
     pub resolver: Resolver,
+    pub evidence: Evidence,
     pub ui: Ui,
     pub log: Log,
     /// Limits, rules for text messages, and what to do after an unknown outcome.
     pub sending: SendingRules,
     /// Where the prices were read from.
     pub prices_file: Option<String>,
+}
+
+/// The log of facts and what is handed out of it.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// Signed heads and tiles, outside the database.
+    pub directory: PathBuf,
+    /// Signs the heads; derived from the key file where there is none.
+    pub key: Option<KeySource>,
+    /// The key that `key` follows.
+    pub previous_key: Option<KeySource>,
+    /// Facts in one evidence pack at most.
+    pub pack_facts_max: usize,
+}
+
+/// Where a key comes from.
+#[derive(Debug, Clone)]
+pub enum KeySource {
+    /// The configuration, or a file that it names: 64 hex digits.
+    Text(Secret),
+    /// What this program, with these arguments, prints.
+    Command(Vec<String>),
 }
 
 #[derive(Debug, Clone)]

@@ -32,6 +32,9 @@ pub const SESSIONS: &str = "sessions";
 /// it does not understand, so an older one must not keep the newer one from its rows.
 pub const SWEEP: &str = "sweep:1";
 
+/// Facts get their places in the log. Many look often, so its lease is short.
+pub const SEAL: &str = "seal";
+
 /// How long a duty stays with a process that is silent.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// The same for the sweep, on which events wait: a follower should not be missed for long.

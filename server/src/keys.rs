@@ -189,6 +189,13 @@ impl Keys {
         hex(&self.attempt.mac(&[event_id.as_bytes(), &number.to_be_bytes()])[..16])
     }
 
+    /// The seed of the key that signs the log where the configuration names none: derived, so that every
+    /// process with these keys has it.
+    #[must_use]
+    pub fn log_seed(&self) -> [u8; 32] {
+        self.content.mac(&[b"sendonce log signing key", b"1"])
+    }
+
     /// Keyed hash of parsed content, for recognising replays.
     #[must_use]
     pub fn content_hash(&self, parts: &[&[u8]]) -> String {
@@ -250,7 +257,8 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// 32 bytes from 64 lowercase hex digits.
-fn unhex(text: &str) -> Option<[u8; 32]> {
+#[must_use]
+pub fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     if digits.len() != 64 {
         return None;

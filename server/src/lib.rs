@@ -9,6 +9,7 @@ pub mod dispatch;
 pub mod domain;
 pub mod duty;
 pub mod entropy;
+pub mod evidence;
 pub mod host;
 pub mod http;
 pub mod keys;

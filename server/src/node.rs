@@ -19,6 +19,9 @@ use crate::dispatch::{self, Dispatcher};
 use crate::domain::Facing;
 use crate::duty::{self, Duty, Pass};
 use crate::entropy::Entropy;
+use crate::evidence::keys::LogKeys;
+use crate::evidence::outside::Outside;
+use crate::evidence::sealer::Sealer;
 use crate::http::health::Health;
 use crate::keys::Keys;
 use crate::outbox::Wakeups;
@@ -39,6 +42,8 @@ const UNHEARD_POLL: Duration = Duration::from_secs(1);
 const CLOCK_EVERY: Duration = Duration::from_secs(10);
 /// Who holds the duties of an embedded database: its one server, also after it was killed and started again.
 const EMBEDDED: &str = "embedded";
+/// Between two looks for facts to seal: well below the second within which they are.
+const SEAL_EVERY: Duration = Duration::from_millis(300);
 /// Between two sweeps of sessions that are over.
 const SESSIONS_SWEEP: Duration = Duration::from_secs(600);
 /// Counts of limits that are removed in one sweep.
@@ -172,6 +177,8 @@ pub struct Node {
     pub stop: CancellationToken,
     parts: BTreeSet<Part>,
     worker: WorkerView,
+    /// Seals facts, under its duty.
+    pub sealer: Arc<Sealer>,
     supervisor: Supervisor,
     dispatcher: Option<Dispatcher>,
     reconciler: Option<Reconciler>,
@@ -224,6 +231,7 @@ impl Node {
         for (channel, providers) in &config.routes {
             store.adopt_route(*channel, providers).await?;
         }
+        let sealer = Arc::new(sealer(&config, &env, &store)?);
         let registry = Arc::new(registry);
         let wakeups = Wakeups::default();
         let stop = CancellationToken::new();
@@ -256,6 +264,7 @@ impl Node {
             stop,
             parts,
             worker,
+            sealer,
             dispatcher: None,
             reconciler: None,
         })
@@ -329,6 +338,12 @@ impl Node {
         }
         self.keep_house(ticker.clone());
         self.keep_in_touch();
+        let sealer = Arc::clone(&self.sealer);
+        let duty = self.seal_duty();
+        self.supervisor.keep_duty(duty, SEAL_EVERY, ticker.clone(), move |hold| {
+            let sealer = Arc::clone(&sealer);
+            async move { sealer.pass(hold).await }
+        });
         let store = Arc::clone(&self.store);
         self.supervisor.keep_duty(self.duty(duty::SESSIONS), SESSIONS_SWEEP, ticker, move |hold| {
             let store = Arc::clone(&store);
@@ -343,6 +358,22 @@ impl Node {
     fn duty(&self, name: &'static str) -> Duty {
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.env.clock));
         Duty::new(name, store, clock, self.holder.clone())
+    }
+
+    fn seal_duty(&self) -> Duty {
+        self.duty(duty::SEAL).with_lease(duty::SWEEP_LEASE)
+    }
+
+    /// Seals everything that this process leaves behind, unless another one sees to it.
+    async fn seal_all(&self) {
+        let done = match self.seal_duty().hold().await {
+            Ok(Some(hold)) => self.sealer.drain(hold).await,
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, "facts stay unsealed until the next process starts");
+        }
     }
 
     /// What other processes told, and the database's clock.
@@ -447,6 +478,7 @@ impl Node {
         if let Some(reconciler) = &self.reconciler {
             reconciler.drain().await;
         }
+        self.seal_all().await;
         if let Err(error) = self.store.leave_duties(&self.holder).await {
             tracing::warn!(%error, "this process could not give its duties back");
         }
@@ -479,6 +511,22 @@ fn loops(parts: &BTreeSet<Part>) -> Vec<&'static str> {
         names.extend(["reads", "sweep"]);
     }
     names
+}
+
+/// The sealer of a log that is called after the address of this installation.
+///
+/// # Errors
+/// When the signing key cannot be had.
+pub fn sealer(config: &Config, env: &Env, store: &Arc<dyn Store>) -> anyhow::Result<Sealer> {
+    let host = url::Url::parse(&config.server.public_url)
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned))
+        .unwrap_or_else(|| "localhost".to_owned());
+    // Two logs never have the same name, even on the same machine.
+    let name = format!("{host}/sendonce/{}", env.entropy.hex(4));
+    let keys = LogKeys::load(config, &env.keys)?;
+    let outside = Outside::new(config.evidence.directory.clone());
+    Ok(Sealer::new(Arc::clone(store), keys, outside, name))
 }
 
 /// Settings whose change an auditor wants to see: each change is a fact with before and after.

@@ -8,8 +8,8 @@ use app::model::Channel;
 use super::duration::{DAY, HOUR, MINUTE, SECOND};
 use super::reader::{Reader, nearest};
 use super::{
-    Admission, Config, Dispatch, KINDS, Kind, Log, ProviderConfig, Reconcile, Resolver,
-    ResolverKind, Server, Ui,
+    Admission, Config, Dispatch, Evidence, KINDS, KeySource, Kind, Log, ProviderConfig, Reconcile,
+    Resolver, ResolverKind, Server, Ui,
 };
 use crate::providers::Secret;
 
@@ -33,6 +33,7 @@ pub(super) fn build(reader: &mut Reader) -> Config {
         routes: routes(reader),
         providers: providers(reader),
         resolver: resolver(reader),
+        evidence: evidence(reader, &server.data_dir),
         ui: Ui {
             idle_timeout: reader.duration("ui.idle_timeout", MINUTE..=30 * DAY),
             absolute_timeout: reader.duration("ui.absolute_timeout", MINUTE..=90 * DAY),
@@ -245,6 +246,38 @@ fn resolver(reader: &mut Reader) -> Resolver {
         }
     }
     Resolver { kind, timeout: reader.duration("resolver.timeout", INSTANT..=5 * MINUTE) }
+}
+
+fn evidence(reader: &mut Reader, data_dir: &std::path::Path) -> Evidence {
+    Evidence {
+        directory: reader
+            .text_or_none("evidence.directory", "the path of a folder")
+            .map_or_else(|| data_dir.join("log"), PathBuf::from),
+        key: key_source(reader, "evidence.key"),
+        previous_key: key_source(reader, "evidence.previous_key"),
+        pack_facts_max: reader.count("evidence.pack_facts_max", 100..=1_000_000),
+    }
+}
+
+fn key_source(reader: &mut Reader, path: &str) -> Option<KeySource> {
+    let command_path = format!("{path}_command");
+    let command = reader.list(&command_path);
+    let text = reader.secret(path);
+    match (text, command.is_empty()) {
+        (Some(_), false) => {
+            let help = "keep one of the two";
+            reader.problem(&command_path, &format!("stands beside {path}"), help);
+            None
+        }
+        (Some(text), true) => {
+            if crate::keys::unhex(text.expose().trim()).is_none() {
+                reader.wrong(path, "the seed of an Ed25519 key: 64 lowercase hex digits");
+            }
+            Some(KeySource::Text(text))
+        }
+        (None, false) => Some(KeySource::Command(command)),
+        (None, true) => None,
+    }
 }
 
 fn log(reader: &mut Reader) -> Log {

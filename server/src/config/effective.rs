@@ -6,7 +6,7 @@ use toml::Value;
 use url::Url;
 
 use super::duration::format;
-use super::{Config, ProviderConfig, ResolverKind};
+use super::{Config, KeySource, ProviderConfig, ResolverKind};
 use crate::policy::breaker::Budget;
 use crate::policy::{Scope, prices};
 
@@ -30,6 +30,7 @@ impl Config {
             sections.push((format!("providers.{name}"), provider_table(provider)));
         }
         sections.push(("resolver".to_owned(), self.resolver_table()));
+        sections.push(("evidence".to_owned(), self.evidence_table()));
         let mut ui = Section::default();
         ui.time("idle_timeout", self.ui.idle_timeout);
         ui.time("absolute_timeout", self.ui.absolute_timeout);
@@ -144,6 +145,22 @@ impl Config {
         out.time("poll_for", reconcile.poll_for);
         out.count("workers", reconcile.workers);
         out.time("read_timeout", reconcile.read_timeout);
+        out
+    }
+
+    fn evidence_table(&self) -> Section {
+        let evidence = &self.evidence;
+        let mut out = Section::default();
+        out.text("directory", &evidence.directory.display().to_string());
+        for (key, source) in [("key", &evidence.key), ("previous_key", &evidence.previous_key)] {
+            match source {
+                None => {}
+                Some(KeySource::Text(_)) => out.text(key, HIDDEN),
+                // A command may carry a password.
+                Some(KeySource::Command(_)) => out.text(&format!("{key}_command"), HIDDEN),
+            }
+        }
+        out.count("pack_facts_max", evidence.pack_facts_max);
         out
     }
 

@@ -26,6 +26,9 @@ const OLDEST_DUE: &str = "sendonce_oldest_due_age_seconds";
 const OLDEST_BACKING_OFF: &str = "sendonce_oldest_backing_off_age_seconds";
 const OLDEST_FROZEN: &str = "sendonce_oldest_frozen_age_seconds";
 const OLDEST_UNKNOWN: &str = "sendonce_unknown_oldest_age_seconds";
+const UNSEALED: &str = "sendonce_log_unsealed_facts";
+const OLDEST_UNSEALED: &str = "sendonce_log_oldest_unsealed_age_seconds";
+const OUTSIDE_FAILURES: &str = "sendonce_log_outside_failures_total";
 const FROZEN: &str = "sendonce_dispatch_frozen";
 const LAST_TICK: &str = "sendonce_last_tick_timestamp_seconds";
 const BUILD_INFO: &str = "sendonce_build_info";
@@ -86,7 +89,7 @@ pub fn install<'a>(
         metrics::counter!(SETTLEMENTS, "state" => state.as_str()).absolute(0);
         metrics::counter!(MARKERS_REFUSED, "state" => state.as_str()).absolute(0);
     }
-    for name in [DUPLICATE_EVIDENCE, EXPIRED, LEASES_LOST] {
+    for name in [DUPLICATE_EVIDENCE, EXPIRED, LEASES_LOST, OUTSIDE_FAILURES] {
         metrics::counter!(name).absolute(0);
     }
     metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -126,6 +129,15 @@ fn describe() {
     );
     describe_gauge!(OLDEST_FROZEN, "Age of the oldest event that a freeze holds back.");
     describe_gauge!(OLDEST_UNKNOWN, "Age of the oldest event whose outcome is unknown.");
+    describe_gauge!(UNSEALED, "Facts that wait for their place in the log.");
+    describe_gauge!(
+        OLDEST_UNSEALED,
+        "How long the oldest of them waits: below a second in health."
+    );
+    describe_counter!(
+        OUTSIDE_FAILURES,
+        "Signed heads that could not be written outside the database."
+    );
     describe_gauge!(FROZEN, "1 while any freeze is in force.");
     describe_gauge!(
         PAUSED,
@@ -157,10 +169,12 @@ pub(super) fn fill(gauges: &Gauges, now: Stamp, is_up: bool) {
         (OLDEST_BACKING_OFF, gauges.oldest_backing_off_at),
         (OLDEST_FROZEN, gauges.oldest_frozen_at),
         (OLDEST_UNKNOWN, gauges.oldest_unknown_at),
+        (OLDEST_UNSEALED, gauges.oldest_unsealed_at),
     ] {
         let age = oldest.map_or(0, |at| now.since(at).max(0));
         metrics::gauge!(name).set(seconds(age));
     }
+    metrics::gauge!(UNSEALED).set(number(gauges.unsealed));
     metrics::gauge!(FROZEN).set(if gauges.freezes > 0 { 1.0 } else { 0.0 });
     for (provider, is_paused, is_stopped) in &gauges.pauses {
         for (name, holds) in [(PAUSED, is_paused), (STOPPED, is_stopped)] {

@@ -1469,5 +1469,6 @@ on_both_engines! {
     a_holder_that_was_followed_writes_nothing,
 }
 
+mod log;
 mod policy;
 mod tokens;

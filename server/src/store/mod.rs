@@ -14,6 +14,7 @@ pub mod engine;
 mod freezes;
 mod judge;
 mod limits;
+mod log;
 mod pages;
 #[cfg(test)]
 mod plans;
@@ -43,6 +44,10 @@ use crate::policy::{Place, SendingRules};
 
 pub use duties::{Duties, DutyView, Hold};
 pub use engine::SCHEMA_VERSION;
+pub use log::{
+    FactLog, KeptCheckpoint, LOG_ROWS_MAX, LogHead, LogKey, LogRow, LoggedFact, PurgedRange,
+    Sealed, Selection, Unsealed,
+};
 pub use restore::{Epoch, Restored, Restores};
 pub use vendors::STOPPED;
 
@@ -398,6 +403,9 @@ pub struct Gauges {
     pub freezes: u64,
     /// Each provider that was ever paused: whether it is now, and whether it refuses our credentials.
     pub pauses: Vec<(String, bool, bool)>,
+    /// Facts that wait for their place in the log.
+    pub unsealed: u64,
+    pub oldest_unsealed_at: Option<Stamp>,
 }
 
 /// Whether a process may start with its configuration.
@@ -705,7 +713,7 @@ pub trait Accounts: Send + Sync {
 /// The whole store.
 #[async_trait]
 pub trait Store:
-    Ledger + Freezes + Pages + Accounts + Duties + Restores + Vendors + fmt::Debug
+    Ledger + Freezes + Pages + Accounts + Duties + Restores + Vendors + FactLog + fmt::Debug
 {
     /// Applies the missing migrations.
     async fn migrate(&self) -> Result<(), Error>;

@@ -462,6 +462,7 @@ impl<E: Engine> Pages for SqlStore<E> {
 
     async fn gauges(&self) -> Result<Gauges, Error> {
         let mut tx = self.engine.begin_read().await?;
+        let unsealed = Self::unsealed_in(&mut tx).await?;
         let [due, backing_off, frozen, unknown] = self.ages(&mut tx).await?;
         let dispatching = Self::age(
             &mut tx,
@@ -483,6 +484,8 @@ impl<E: Engine> Pages for SqlStore<E> {
             duplicate_calls: Self::duplicate_calls(&mut tx).await?,
             freezes: Self::active_freezes(&mut tx).await?.len() as u64,
             pauses: self.ever_paused(&mut tx).await?,
+            unsealed: unsealed.count,
+            oldest_unsealed_at: unsealed.oldest_at,
         })
     }
 
