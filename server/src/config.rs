@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use app::model::Channel;
+use app::model::{Channel, Role};
 
 pub use self::kinds::{KINDS, Kind};
 use self::reader::Reader;
@@ -96,6 +96,7 @@ pub struct Config {
     pub resolver: Resolver,
     pub evidence: Evidence,
     pub ui: Ui,
+    pub auth: Auth,
     pub log: Log,
     /// Limits, rules for text messages, and what to do after an unknown outcome.
     pub sending: SendingRules,
@@ -213,6 +214,13 @@ pub enum ResolverKind {
 pub struct Ui {
     pub idle_timeout: i64,
     pub absolute_timeout: i64,
+}
+
+/// How operators prove who they are.
+#[derive(Debug, Clone)]
+pub struct Auth {
+    /// Roles that must have a second factor.
+    pub totp_required_roles: Vec<Role>,
 }
 
 #[derive(Debug, Clone)]

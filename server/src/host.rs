@@ -200,11 +200,15 @@ async fn greet(node: &Node) {
         return;
     }
     let url = &node.config.server.public_url;
-    let is_new = node.store.users().await.is_ok_and(|users| users.is_empty());
-    let hint = if is_new {
-        ". Nobody can sign in yet: run `sendonce user add --email you@example.com --role admin`."
-    } else {
-        ""
+    let env = &node.env;
+    let now = env.clock.now();
+    let offered = crate::http::setup::offer(&*node.store, &*env.entropy, now).await;
+    let hint = match offered {
+        Ok(Some(path)) => format!(
+            ". Nobody can sign in yet: open {url}{path} within a day (it works once), or run `sendonce user add \
+             --email you@example.com --role admin`."
+        ),
+        _ => String::new(),
     };
     // Nobody is left to tell when standard error is gone.
     let _ = writeln!(std::io::stderr(), "sendonce serves at {url}{hint}");

@@ -214,6 +214,20 @@ impl Keys {
         hex(&self.fingerprint.mac_bytes(canonical_destination.as_bytes()))
     }
 
+    /// The hashes of a canonical destination under every key version that is still here.
+    #[must_use]
+    pub fn fingerprints(&self, canonical_destination: &str) -> Vec<String> {
+        vec![self.fingerprint(canonical_destination)]
+    }
+
+    /// The shared secret of an operator's second factor: derived, so that the database holds none. 20 bytes,
+    /// as RFC 4226 recommends.
+    #[must_use]
+    pub fn factor_secret(&self, user_id: &str, nonce: &str) -> zeroize::Zeroizing<Vec<u8>> {
+        let mac = self.content.mac(&[b"second factor", user_id.as_bytes(), nonce.as_bytes()]);
+        zeroize::Zeroizing::new(mac[..20].to_vec())
+    }
+
     /// Whether the digits of this text, separators left out, hold the number with this fingerprint, or an
     /// address stands in it in URL form: providers sometimes name a message after its recipient.
     #[must_use]

@@ -21,6 +21,7 @@ pub mod providers;
 pub mod reconcile;
 pub mod sentences;
 pub mod simulator;
+pub mod spreadsheet;
 pub mod store;
 pub mod supervisor;
 pub mod telemetry;

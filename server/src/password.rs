@@ -39,6 +39,39 @@ pub fn canonical_email(text: &str) -> String {
     text.trim().to_lowercase()
 }
 
+/// Fewest characters of a password.
+pub const PASSWORD_CHARS_MIN: usize = 12;
+/// Most characters of a password: hashing takes time with each.
+pub const PASSWORD_CHARS_MAX: usize = 256;
+/// The longest address that mail knows.
+const EMAIL_CHARS_MAX: usize = 254;
+
+/// The address of an account as sign-in compares it, if it can be one.
+#[must_use]
+pub fn address(text: &str) -> Option<String> {
+    let email = canonical_email(text);
+    let is_address = email.split_once('@').is_some_and(|(local, domain)| {
+        !local.is_empty() && !domain.is_empty() && !domain.contains('@')
+    }) && email.chars().count() <= EMAIL_CHARS_MAX
+        && !email.chars().any(|c| c.is_whitespace() || c.is_control());
+    is_address.then_some(email)
+}
+
+/// What is wrong with a password that somebody chose, in one sentence.
+#[must_use]
+pub fn fault(password: &str) -> Option<&'static str> {
+    let chars = password.chars().count();
+    if chars < PASSWORD_CHARS_MIN {
+        Some("Choose at least 12 characters.")
+    } else if chars > PASSWORD_CHARS_MAX {
+        Some("Keep it to 256 characters.")
+    } else if password.chars().any(char::is_control) {
+        Some("Leave out control characters.")
+    } else {
+        None
+    }
+}
+
 /// Why a password could not be hashed or checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {

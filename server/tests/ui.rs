@@ -31,6 +31,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use zeroize::Zeroizing;
 
+#[path = "ui/people.rs"]
+mod people;
+
 const PASSWORD: &str = "correct horse battery staple";
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3_600;
@@ -58,6 +61,7 @@ struct World {
     store: Arc<dyn Store>,
     router: Router,
     clock: ManualClock,
+    keys: Arc<Keys>,
     wakeups: Wakeups,
     shutdown: CancellationToken,
     folder: PathBuf,
@@ -75,6 +79,11 @@ impl World {
     }
 
     async fn with(public_url: &str) -> Self {
+        Self::configured(public_url, "").await
+    }
+
+    /// With more configuration at the end of the file.
+    async fn configured(public_url: &str, more: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name =
             format!("sendonce-ui-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -93,7 +102,7 @@ impl World {
         }
         std::fs::write(folder.join("secret.txt"), "secret").unwrap();
         let text = format!(
-            "[server]\npublic_url = \"{public_url}\"\nsite_dir = \"{}\"\n[ui]\nidle_timeout = \"1h\"\nabsolute_timeout = \"5h\"\n",
+            "[server]\npublic_url = \"{public_url}\"\nsite_dir = \"{}\"\n[ui]\nidle_timeout = \"1h\"\nabsolute_timeout = \"5h\"\n{more}",
             site.display()
         );
         let config = Arc::new(Config::parse("test", &text, std::iter::empty()).unwrap());
@@ -121,14 +130,14 @@ impl World {
         let router = ui_router(UiState::new(UiParts {
             store: store.clone(),
             config,
-            keys,
+            keys: keys.clone(),
             clock: Arc::new(clock.clone()),
             entropy,
             wakeups: wakeups.clone(),
             providers: Arc::new(Registry::of(BTreeMap::from([("post".to_owned(), provider)]))),
             shutdown: shutdown.clone(),
         }));
-        Self { store, router, clock, wakeups, shutdown, folder }
+        Self { store, router, clock, keys, wakeups, shutdown, folder }
     }
 
     fn pass(&self, seconds: u64) {
@@ -358,11 +367,15 @@ impl Browser {
 const EVERYBODY: &[&str] = &["out", "support", "compliance", "oncall", "admin"];
 const OPERATORS: &[&str] = &["support", "compliance", "oncall", "admin"];
 const FREEZERS: &[&str] = &["oncall", "admin"];
+const LOOKERS: &[&str] = &["support", "compliance", "admin"];
+const AUDITORS: &[&str] = &["compliance", "admin"];
 const ADMINS: &[&str] = &["admin"];
 
 const EXPECTED: &[(Verb, &str, &[&str])] = &[
     (Verb::Get, "/login", EVERYBODY),
     (Verb::Post, "/login", EVERYBODY),
+    (Verb::Get, "/setup", EVERYBODY),
+    (Verb::Post, "/setup", EVERYBODY),
     (Verb::Post, "/logout", OPERATORS),
     (Verb::Get, "/", OPERATORS),
     (Verb::Get, "/events", OPERATORS),
@@ -374,8 +387,17 @@ const EXPECTED: &[(Verb, &str, &[&str])] = &[
     (Verb::Post, "/freeze", FREEZERS),
     (Verb::Get, "/providers", OPERATORS),
     (Verb::Get, "/workers", OPERATORS),
+    (Verb::Get, "/lookup", LOOKERS),
+    (Verb::Post, "/lookup", LOOKERS),
+    (Verb::Get, "/log", AUDITORS),
+    (Verb::Post, "/log", AUDITORS),
+    (Verb::Get, "/account", OPERATORS),
+    (Verb::Post, "/account", OPERATORS),
     (Verb::Get, "/admin/users", ADMINS),
+    (Verb::Post, "/admin/users", ADMINS),
     (Verb::Get, "/admin/clients", ADMINS),
+    (Verb::Post, "/admin/clients", ADMINS),
+    (Verb::Get, "/admin/config", ADMINS),
     (Verb::Get, "/live", OPERATORS),
     (Verb::Get, "/pkg/{*file}", EVERYBODY),
     (Verb::Get, "/ui.js", EVERYBODY),

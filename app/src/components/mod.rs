@@ -12,6 +12,6 @@ mod time;
 pub use icons::{icon, sprite};
 pub use parts::*;
 pub use shell::{Layout, document, head, page, scope_words};
-pub(crate) use shell::{environment, is_in_menu, theme_switch};
+pub(crate) use shell::{environment, theme_switch};
 pub use text::*;
 pub use time::*;

@@ -64,6 +64,7 @@ const MENU: &[(&str, &[Entry])] = &[
         &[
             entry("/", "Overview", "gauge", Permission::SeeEvents),
             entry("/events", "Events", "list", Permission::SeeEvents),
+            entry("/lookup", "Blind look-up", "search", Permission::BlindLookup),
             entry("/unknown", "Unknown", "dispatch_unknown", Permission::SeeEvents),
             entry("/freeze", "Freeze", "frozen", Permission::SeeEvents),
         ],
@@ -75,19 +76,16 @@ const MENU: &[(&str, &[Entry])] = &[
             entry("/workers", "Workers", "cpu", Permission::SeeHealth),
         ],
     ),
+    ("Audit", &[entry("/log", "Operators’ log", "people", Permission::Evidence)]),
     (
         "Administration",
         &[
             entry("/admin/users", "Users", "people", Permission::Administer),
             entry("/admin/clients", "API clients", "key", Permission::Administer),
+            entry("/admin/config", "Configuration", "cog", Permission::Administer),
         ],
     ),
 ];
-
-/// Whether the menu leads to this page.
-pub(crate) fn is_in_menu(path: &str) -> bool {
-    MENU.iter().any(|(_, entries)| entries.iter().any(|entry| entry.path == path))
-}
 
 /// Whether the menu marks `entry` while `path` is open: the page itself, or one that it leads to.
 fn is_current(entry: &str, path: &str) -> bool {
@@ -182,6 +180,7 @@ fn bar(frame: &Frame, with_search: bool) -> AnyView {
                         <span>{frame.operator.role.spoken()}</span>
                     </span>
                     {theme_switch()}
+                    <a class="btn" href="/account">"Your account"</a>
                     <form method="post" action="/logout">
                         <input type="hidden" name="csrf" value=frame.csrf.clone() />
                         <button class="btn" type="submit">"Sign out"</button>

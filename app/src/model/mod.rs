@@ -4,12 +4,14 @@
 //! each word is public interface: it is what the API answers, the database keeps and the pages show.
 
 mod pages;
+mod people;
 mod record;
 mod roles;
 mod stamp;
 mod words;
 
 pub use pages::*;
+pub use people::*;
 pub use record::*;
 pub use roles::*;
 pub use stamp::*;

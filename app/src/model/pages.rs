@@ -80,6 +80,10 @@ pub struct LoginPage {
     pub problem: Option<String>,
     /// For example that one has been signed out.
     pub notice: Option<String>,
+    /// The password was right and a code is asked for: proves it for a few minutes, to this browser alone.
+    pub pending: Option<String>,
+    /// The identity provider's name, where there is one.
+    pub oidc: Option<String>,
 }
 
 /// A page that cannot be shown, and why.

@@ -3,10 +3,12 @@
 use leptos::prelude::*;
 
 use crate::components::{
-    Layout, Tone, ago, capped_counted, clock, empty, event_link, head, held_mark, icon, is_in_menu,
-    joined, note, page, pager, scroll, seller_link, state_badge, zone,
+    Layout, Tone, ago, capped_counted, clock, empty, event_link, head, held_mark, icon, joined,
+    note, page, pager, scroll, seller_link, state_badge, zone,
 };
-use crate::model::{Channel, EventFilter, EventsPage, Frame, Record, Stamp, State};
+use crate::model::{
+    Channel, EventFilter, EventsPage, Frame, Permission, Record, Role, Stamp, State,
+};
 
 /// What a browser lets through as a seller: the alphabet of ids, and nothing that looks like a number to call.
 const SELLER_PATTERN: &str = "(?![0-9]{8,15}$)[A-Za-z0-9._:\\-]{1,128}";
@@ -37,7 +39,7 @@ pub fn events(frame: Frame, data: EventsPage, options: LeptosOptions) -> impl In
         <div class="stack-s">
             {search_box(&frame.csrf, &data.filter)}
             {(!data.problems.is_empty()).then(|| problems(&data.problems))}
-            {data.has_personal_data.then(personal)}
+            {data.has_personal_data.then(|| personal(frame.operator.role))}
             {filters(&data)}
             {chips(&data.filter)}
             <div class="held">
@@ -200,8 +202,8 @@ fn problems(problems: &[String]) -> impl IntoView + use<> {
 }
 
 /// An address or number belongs to the blind look-up, which posts it and keeps nothing.
-fn personal() -> AnyView {
-    let lookup = is_in_menu("/lookup").then(|| {
+fn personal(role: Role) -> AnyView {
+    let lookup = role.may(Permission::BlindLookup).then(|| {
         view! { " For a phone number or email address use the "<a href="/lookup">"blind look-up"</a>"." }
     });
     note(

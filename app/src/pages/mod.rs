@@ -8,13 +8,16 @@
 //!
 //! [`Live`]: crate::islands::Live
 
+mod account;
 mod admin;
 mod event;
 mod events;
 mod facts;
 mod freeze;
 mod health;
+mod log;
 mod login;
+mod lookup;
 mod overview;
 mod refusal;
 mod seller;
@@ -25,13 +28,16 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{clients, users};
+pub use account::account;
+pub use admin::{clients, config, users};
 pub use event::event;
 pub use events::events;
 pub use facts::{authority_text, detail_pair, fact_icon, fact_text, fact_title};
 pub use freeze::freeze;
 pub use health::{providers, workers};
-pub use login::login;
+pub use log::{act_text, log};
+pub use login::{login, setup};
+pub use lookup::lookup;
 pub use overview::overview;
 pub use refusal::{refusal, refusal_signed_out};
 pub use seller::seller;

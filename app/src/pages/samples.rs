@@ -496,43 +496,187 @@ pub fn workers() -> Vec<WorkerView> {
     ]
 }
 
-pub fn users() -> Vec<UserView> {
-    let user = |id: &str, email: &str, role, disabled: bool| UserView {
-        id: id.to_owned(),
-        email: email.to_owned(),
-        role,
-        created_at: ago(900_000),
-        disabled_at: disabled.then(|| ago(4_000)),
+pub fn users() -> UsersPage {
+    let user = |id: &str, email: &str, role, disabled: bool| UserRow {
+        user: UserView {
+            id: id.to_owned(),
+            email: email.to_owned(),
+            role,
+            created_at: ago(900_000),
+            disabled_at: disabled.then(|| ago(4_000)),
+        },
+        has_second_factor: role == Role::Oncall,
+        is_external: disabled,
+        sessions: u64::from(!disabled),
     };
-    vec![
-        user("op_1", "admin@example.com", Role::Admin, false),
-        user("op_2", "night.oncall.rotation@example.com", Role::Oncall, false),
-        user("op_3", "former@example.com", Role::Support, true),
-    ]
+    UsersPage {
+        rows: vec![
+            user("op_1", "admin@example.com", Role::Admin, false),
+            user("op_2", "night.oncall.rotation@example.com", Role::Oncall, false),
+            user("op_3", "former@example.com", Role::Support, true),
+        ],
+        action_key: "action-key-000000".to_owned(),
+        ..UsersPage::default()
+    }
 }
 
-pub fn clients() -> Vec<ClientView> {
-    vec![
-        ClientView {
-            id: "cl_1".to_owned(),
-            name: "identity-core".to_owned(),
-            scopes: vec![
-                "admit".to_owned(),
-                "status".to_owned(),
-                "consume".to_owned(),
-                "cancel".to_owned(),
-            ],
-            created_at: ago(900_000),
-            revoked_at: None,
+pub fn clients() -> ClientsPage {
+    let scopes = ["admit", "status", "consume", "cancel", "freeze"].map(str::to_owned).to_vec();
+    ClientsPage {
+        rows: vec![
+            ClientView {
+                id: "cl_1".to_owned(),
+                name: "identity-core".to_owned(),
+                scopes: scopes[..4].to_vec(),
+                created_at: ago(900_000),
+                revoked_at: None,
+            },
+            ClientView {
+                id: "cl_2".to_owned(),
+                name: "old-batch".to_owned(),
+                scopes: Vec::new(),
+                created_at: ago(900_000),
+                revoked_at: Some(ago(100)),
+            },
+        ],
+        action_key: "action-key-000000".to_owned(),
+        scopes,
+        ..ClientsPage::default()
+    }
+}
+
+pub fn config() -> ConfigPage {
+    let line = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    ConfigPage {
+        sections: vec![
+            ConfigSection {
+                name: "dispatch".to_owned(),
+                lines: vec![line("margin", "\"10s\""), line("attempts_max", "3")],
+            },
+            ConfigSection {
+                name: "providers.post".to_owned(),
+                lines: vec![line("kind", "\"postmark\""), line("token", "\"[hidden]\"")],
+            },
+        ],
+        digest: "0123456789abcdef".to_owned(),
+        database: "sqlite sendonce.db".to_owned(),
+    }
+}
+
+pub fn account(owes: Option<Owes>) -> AccountPage {
+    let session = |handle: &str, is_this, agent: &str| SessionView {
+        handle: handle.to_owned(),
+        is_this,
+        agent: agent.to_owned(),
+        signed_in_at: ago(7_200),
+        seen_at: ago(30),
+        expires_at: now().plus(3_600 * SECOND),
+    };
+    AccountPage {
+        action_key: "action-key-000000".to_owned(),
+        sessions: vec![
+            session("a1", true, "Firefox on Linux"),
+            session("b2", false, "Chrome on Windows"),
+            session("c3", false, "Safari on iOS"),
+        ],
+        owes,
+        ..AccountPage::default()
+    }
+}
+
+pub fn factor_on() -> AccountPage {
+    AccountPage {
+        factor: FactorView {
+            confirmed_at: Some(ago(5)),
+            recovery_left: 2,
+            enrolment: None,
+            recovery_codes: vec!["abcde-fghjk".to_owned(), "mnpqr-stuvw".to_owned()],
         },
-        ClientView {
-            id: "cl_2".to_owned(),
-            name: "old-batch".to_owned(),
-            scopes: Vec::new(),
-            created_at: ago(900_000),
-            revoked_at: Some(ago(100)),
+        ..account(None)
+    }
+}
+
+pub fn factor_enrolling() -> AccountPage {
+    let picture = "<svg viewBox=\"0 0 2 2\" width=\"200\" height=\"200\"></svg>".to_owned();
+    AccountPage {
+        factor: FactorView {
+            enrolment: Some((picture, "JBSWY3DPEHPK3PXP".to_owned())),
+            ..FactorView::default()
         },
-    ]
+        form: FormState {
+            fields: vec![("code".to_owned(), "This code is not right.".to_owned())],
+            ..FormState::default()
+        },
+        ..account(Some(Owes::SecondFactor))
+    }
+}
+
+pub fn log() -> LogPage {
+    let act = |seq: u32, kind, detail: Detail| Fact {
+        seq,
+        id: None,
+        event_id: None,
+        at: ago(i64::from(seq)),
+        kind,
+        old_state: None,
+        new_state: None,
+        attempt: None,
+        attempt_id: None,
+        reason: None,
+        provider: None,
+        provider_message_id: None,
+        token_id: None,
+        actor: "operator:op_2".to_owned(),
+        detail,
+    };
+    let what = |what: &str| Detail::default().code("what", what);
+    LogPage {
+        rows: vec![
+            act(
+                9,
+                FactKind::Freeze,
+                Detail::default().code("scope", "channel:sms").number("in_flight", 2),
+            ),
+            act(
+                8,
+                FactKind::Operator,
+                what("view_event").code("record", "0193a5b0-7c1e-7d3f-8a2b-0000000000aa"),
+            ),
+            act(7, FactKind::Operator, what("lookup").code("by", "phone").number("found", 2)),
+            act(
+                6,
+                FactKind::Operator,
+                what("search").code("state", "sent").number("after", 1_773_454_447_000_000),
+            ),
+            act(
+                5,
+                FactKind::Config,
+                Detail::default().code("setting", "dispatch.margin").code("after", "10s"),
+            ),
+        ],
+        total: count(5),
+        names: vec![("op_2".to_owned(), "night.oncall.rotation@example.com".to_owned())],
+        export_rows_max: 10_000,
+        ..LogPage::default()
+    }
+}
+
+pub fn lookup(is_found: bool) -> LookupPage {
+    let rows = if is_found { events().rows } else { Vec::new() };
+    LookupPage {
+        kind: LookupKind::Phone,
+        found: Some(LookupFound { rows, more: false }),
+        ..LookupPage::default()
+    }
+}
+
+pub fn setup() -> SetupPage {
+    SetupPage {
+        environment: "staging".to_owned(),
+        csrf: "csrf-token".to_owned(),
+        token: "t".to_owned(),
+        ..SetupPage::default()
+    }
 }
 
 pub fn login(problem: bool) -> LoginPage {
@@ -545,5 +689,7 @@ pub fn login(problem: bool) -> LoginPage {
         problem: problem
             .then(|| "Email and password do not match, or the account is disabled.".to_owned()),
         notice: None,
+        pending: None,
+        oidc: None,
     }
 }

@@ -4,14 +4,8 @@ use app::model::Role;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::{Admin, CliError, Input, Out};
+use crate::password::{PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN};
 use crate::providers::Secret;
-
-/// Fewest characters of a password.
-pub const PASSWORD_CHARS_MIN: usize = 12;
-/// Most characters of a password: hashing takes time with each.
-pub const PASSWORD_CHARS_MAX: usize = 256;
-/// The longest address that mail knows.
-const EMAIL_CHARS_MAX: usize = 254;
 
 /// What to do with operators.
 #[derive(Debug, Clone, clap::Args)]
@@ -126,15 +120,9 @@ fn known(is_known: bool) -> Result<(), CliError> {
 
 /// The address as sign-in compares it, if it can be one.
 fn address(email: &str) -> Result<String, CliError> {
-    let email = crate::password::canonical_email(email);
-    let is_address = email.split_once('@').is_some_and(|(local, domain)| {
-        !local.is_empty() && !domain.is_empty() && !domain.contains('@')
-    }) && email.chars().count() <= EMAIL_CHARS_MAX
-        && !email.chars().any(|c| c.is_whitespace() || c.is_control());
-    if is_address {
-        return Ok(email);
-    }
-    Err(CliError::usage("--email is no email address", "write it as name@example.com"))
+    crate::password::address(email).ok_or_else(|| {
+        CliError::usage("--email is no email address", "write it as name@example.com")
+    })
 }
 
 /// Asks twice, or reads one line of standard input.

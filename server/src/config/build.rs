@@ -8,8 +8,8 @@ use app::model::Channel;
 use super::duration::{DAY, HOUR, MINUTE, SECOND};
 use super::reader::{Reader, nearest};
 use super::{
-    Admission, Config, Dispatch, Evidence, KINDS, KeySource, Kind, Log, ProviderConfig, Reconcile,
-    Resolver, ResolverKind, Server, Ui,
+    Admission, Auth, Config, Dispatch, Evidence, KINDS, KeySource, Kind, Log, ProviderConfig,
+    Reconcile, Resolver, ResolverKind, Server, Ui,
 };
 use crate::providers::Secret;
 
@@ -38,6 +38,7 @@ pub(super) fn build(reader: &mut Reader) -> Config {
             idle_timeout: reader.duration("ui.idle_timeout", MINUTE..=30 * DAY),
             absolute_timeout: reader.duration("ui.absolute_timeout", MINUTE..=90 * DAY),
         },
+        auth: auth(reader),
         log: log(reader),
         sending: super::policy::sending(reader),
         prices_file: reader.text_or_none("policy.prices", "the path of a file"),
@@ -278,6 +279,19 @@ fn key_source(reader: &mut Reader, path: &str) -> Option<KeySource> {
         (None, false) => Some(KeySource::Command(command)),
         (None, true) => None,
     }
+}
+
+fn auth(reader: &mut Reader) -> Auth {
+    let words = reader.list("auth.totp_required_roles");
+    let mut roles = Vec::new();
+    for word in words {
+        match word.parse() {
+            Ok(role) => roles.push(role),
+            Err(_) => reader
+                .wrong("auth.totp_required_roles", "a list of support, compliance, oncall, admin"),
+        }
+    }
+    Auth { totp_required_roles: roles }
 }
 
 fn log(reader: &mut Reader) -> Log {

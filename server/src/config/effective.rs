@@ -35,6 +35,11 @@ impl Config {
         ui.time("idle_timeout", self.ui.idle_timeout);
         ui.time("absolute_timeout", self.ui.absolute_timeout);
         sections.push(("ui".to_owned(), ui));
+        let mut auth = Section::default();
+        let roles = self.auth.totp_required_roles.iter();
+        let roles = roles.map(|role| Value::String(role.as_str().to_owned())).collect();
+        auth.put("totp_required_roles", &Value::Array(roles));
+        sections.push(("auth".to_owned(), auth));
         let mut log = Section::default();
         log.text("level", &self.log.level);
         log.flag("json", self.log.json);

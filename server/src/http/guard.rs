@@ -43,7 +43,18 @@ pub enum Act {
     Providers,
     Workers,
     Users,
+    ChangeUsers,
     Clients,
+    ChangeClients,
+    Configuration,
+    Lookup,
+    LookUp,
+    Log,
+    ExportLog,
+    Account,
+    ChangeAccount,
+    Setup,
+    SetUp,
     Live,
     File,
 }
@@ -70,6 +81,8 @@ const fn post(path: &'static str, needs: Needs, act: Act) -> Route {
 pub static ROUTES: &[Route] = &[
     get("/login", Needs::Nothing, Act::LoginPage),
     post("/login", Needs::Nothing, Act::SignIn),
+    get("/setup", Needs::Nothing, Act::Setup),
+    post("/setup", Needs::Nothing, Act::SetUp),
     post("/logout", Needs::SignedIn, Act::SignOut),
     get("/", Needs::May(Permission::SeeEvents), Act::Overview),
     get("/events", Needs::May(Permission::SeeEvents), Act::Events),
@@ -82,8 +95,17 @@ pub static ROUTES: &[Route] = &[
     post("/freeze", Needs::May(Permission::Freeze), Act::Freeze),
     get("/providers", Needs::May(Permission::SeeHealth), Act::Providers),
     get("/workers", Needs::May(Permission::SeeHealth), Act::Workers),
+    get("/lookup", Needs::May(Permission::BlindLookup), Act::Lookup),
+    post("/lookup", Needs::May(Permission::BlindLookup), Act::LookUp),
+    get("/log", Needs::May(Permission::Evidence), Act::Log),
+    post("/log", Needs::May(Permission::Evidence), Act::ExportLog),
+    get("/account", Needs::SignedIn, Act::Account),
+    post("/account", Needs::SignedIn, Act::ChangeAccount),
     get("/admin/users", Needs::May(Permission::Administer), Act::Users),
+    post("/admin/users", Needs::May(Permission::Administer), Act::ChangeUsers),
     get("/admin/clients", Needs::May(Permission::Administer), Act::Clients),
+    post("/admin/clients", Needs::May(Permission::Administer), Act::ChangeClients),
+    get("/admin/config", Needs::May(Permission::Administer), Act::Configuration),
     // The stream asks for more by topic.
     get("/live", Needs::SignedIn, Act::Live),
     get("/pkg/{*file}", Needs::Nothing, Act::File),
@@ -162,7 +184,9 @@ pub fn local_path(next: &str) -> &str {
         && next.len() <= NEXT_BYTES_MAX
         && next.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
     let path = next.split(['?', '#']).next().unwrap_or_default();
-    let leads_on = !matches!(path, "/login" | "/logout" | "/live") && !path.contains("//");
+    let leads_on = !matches!(path, "/login" | "/logout" | "/setup" | "/live")
+        && !path.starts_with("/login/")
+        && !path.contains("//");
     if is_local && leads_on { next } else { "/" }
 }
 

@@ -14,9 +14,10 @@ use leptos::prelude::IntoAny as _;
 use zeroize::Zeroizing;
 
 use super::guard::{self, Act};
-use super::render;
 use super::session::{self, Visitor};
 use super::ui::{Asked, Form, Trouble, UiState, Visit, anonymous};
+use super::{factor, render};
+use crate::keys::Keys;
 use crate::password::canonical_email;
 use crate::store::User;
 
@@ -24,6 +25,8 @@ use crate::store::User;
 const EMAIL_CHARS_MAX: usize = 254;
 
 const WRONG: &str = "That did not work. Check the email and the password.";
+const WRONG_CODE: &str =
+    "This code is not right, or it was used before. Wait for the next one and try again.";
 const STALE: &str = "This page was open for too long. Nothing was done; please sign in again.";
 const BUSY: &str = "Too many people are signing in at once. Try again in a moment.";
 
@@ -92,62 +95,190 @@ fn show(state: &UiState, asked: &Asked, status: StatusCode, page: LoginPage) -> 
     response
 }
 
+/// What failures of an account are counted under.
+pub(super) fn account_subject(keys: &Keys, email: &str) -> String {
+    keys.content_hash(&[b"sign-in account", canonical_email(email).as_bytes()])
+}
+
+/// What the failures of one try are counted under.
+fn subjects(state: &UiState, asked: &Asked, email: &str) -> Vec<String> {
+    let keys = &state.parts.keys;
+    let mut subjects = vec![account_subject(keys, email)];
+    if let Some(address) = asked.remote {
+        subjects.push(keys.content_hash(&[b"sign-in address", subscriber(address).as_bytes()]));
+    }
+    subjects
+}
+
+/// The form again, with a sentence.
+fn again(
+    state: &UiState,
+    asked: &Asked,
+    form: &Form,
+    status: StatusCode,
+    problem: &str,
+) -> Response {
+    let page = LoginPage {
+        next: guard::local_path(form.get("next")).to_owned(),
+        email: form.get("email").chars().take(EMAIL_CHARS_MAX).collect(),
+        problem: Some(problem.to_owned()),
+        ..LoginPage::default()
+    };
+    show(state, asked, status, page)
+}
+
+/// The answer to a try that is too early after failed ones.
+async fn blocked(
+    state: &UiState,
+    asked: &Asked,
+    form: &Form,
+    subjects: &[String],
+) -> Result<Option<Response>, Trouble> {
+    let ui = &state.parts;
+    let Some(until) = ui.store.login_blocked_to(subjects).await? else { return Ok(None) };
+    let seconds = until.since(ui.clock.now()).max(0) / 1_000_000 + 1;
+    let problem = format!("Too many failed tries. Try again in {}.", wait(seconds));
+    let mut response = again(state, asked, form, StatusCode::TOO_MANY_REQUESTS, &problem);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    Ok(Some(response))
+}
+
+/// Counts a failure, and keeps that there was one.
+async fn failed(state: &UiState, subjects: &[String], user: Option<&User>) -> Result<(), Trouble> {
+    let store = &state.parts.store;
+    store.login_failed(subjects).await?;
+    let mut detail = Detail::default().code("what", "sign_in_failed");
+    if let Some(user) = user {
+        detail = detail.code("user", &user.id);
+    }
+    store.note(FactKind::Operator, "system", detail).await?;
+    Ok(())
+}
+
 async fn sign_in(state: &UiState, asked: &Asked, form: &Form) -> Result<Response, Trouble> {
     let ui = &state.parts;
-    let next = guard::local_path(form.get("next"));
     let email = canonical_email(form.get("email"));
-    let again = |status, problem: &str| {
-        let email = form.get("email").chars().take(EMAIL_CHARS_MAX).collect();
-        let page = LoginPage {
-            next: next.to_owned(),
-            email,
-            problem: Some(problem.to_owned()),
-            ..LoginPage::default()
-        };
-        show(state, asked, status, page)
-    };
     if !guard::is_fresh(form.get("csrf"), &anonymous(state, asked).token(&ui.keys)) {
-        return Ok(again(StatusCode::FORBIDDEN, STALE));
+        return Ok(again(state, asked, form, StatusCode::FORBIDDEN, STALE));
     }
+    if !form.get("pending").is_empty() {
+        return second_step(state, asked, form).await;
+    }
+    let unfit = StatusCode::UNPROCESSABLE_ENTITY;
     if email.is_empty()
         || email.chars().count() > EMAIL_CHARS_MAX
         || form.get("password").is_empty()
     {
-        return Ok(again(StatusCode::UNPROCESSABLE_ENTITY, WRONG));
+        return Ok(again(state, asked, form, unfit, WRONG));
     }
     // Held until the failure is counted: many guesses at once must not all pass the same look at the throttle.
     let Ok(turn) = state.passwords.turn().await else {
-        return Ok(again(StatusCode::SERVICE_UNAVAILABLE, BUSY));
+        return Ok(again(state, asked, form, StatusCode::SERVICE_UNAVAILABLE, BUSY));
     };
-    let mut subjects = vec![ui.keys.content_hash(&[b"sign-in account", email.as_bytes()])];
-    if let Some(address) = asked.remote {
-        subjects.push(ui.keys.content_hash(&[b"sign-in address", subscriber(address).as_bytes()]));
-    }
-    if let Some(until) = ui.store.login_blocked_to(&subjects).await? {
-        let seconds = until.since(ui.clock.now()).max(0) / 1_000_000 + 1;
-        let problem = format!("Too many failed tries. Try again in {}.", wait(seconds));
-        let mut response = again(StatusCode::TOO_MANY_REQUESTS, &problem);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    let subjects = subjects(state, asked, &email);
+    if let Some(response) = blocked(state, asked, form, &subjects).await? {
         return Ok(response);
     }
     let user = find(state, form.get("email").trim(), &email).await?;
     let usable = user.as_ref().filter(|user| !user.is_disabled);
     let password = Zeroizing::new(form.get("password").to_owned());
     let is_right = turn.verify(password, usable.map(|user| user.password_hash.clone())).await;
-    let Some(user) = user.as_ref().filter(|_| is_right) else {
-        ui.store.login_failed(&subjects).await?;
-        let mut detail = Detail::default().code("what", "sign_in_failed");
-        if let Some(user) = &user {
-            detail = detail.code("user", &user.id);
-        }
-        ui.store.note(FactKind::Operator, "system", detail).await?;
-        return Ok(again(StatusCode::UNPROCESSABLE_ENTITY, WRONG));
+    let Some(right) = user.as_ref().filter(|_| is_right) else {
+        failed(state, &subjects, user.as_ref()).await?;
+        return Ok(again(state, asked, form, unfit, WRONG));
     };
-    ui.store.login_succeeded(&subjects).await?;
+    if right.has_factor {
+        // Failures stay counted until the code is right too: else the password alone would reset the count of
+        // wrong codes.
+        return Ok(ask_code(state, asked, form, right, None));
+    }
+    admit(state, asked, form, right, &subjects).await
+}
+
+/// Begins the session.
+async fn admit(
+    state: &UiState,
+    asked: &Asked,
+    form: &Form,
+    user: &User,
+    subjects: &[String],
+) -> Result<Response, Trouble> {
+    let ui = &state.parts;
+    ui.store.login_succeeded(subjects).await?;
+    begin(state, asked, user).await?;
+    Ok(render::see_other(guard::local_path(form.get("next"))))
+}
+
+/// Notes the sign-in and begins the session.
+pub(super) async fn begin(state: &UiState, asked: &Asked, user: &User) -> Result<(), Trouble> {
+    let ui = &state.parts;
     let detail = Detail::default().code("what", "signed_in").code("user", &user.id);
     ui.store.note(FactKind::Operator, &format!("operator:{}", user.id), detail).await?;
-    session::sign_in(&asked.session, user, &ui.keys, ui.entropy.as_ref(), asked.now).await?;
-    Ok(render::see_other(next))
+    let agent = session::agent(&asked.headers);
+    session::sign_in(&asked.session, user, &ui.keys, ui.entropy.as_ref(), &agent, asked.now)
+        .await?;
+    Ok(())
+}
+
+/// For how long a right password waits for its code.
+const CODE_WITHIN: i64 = 5 * 60_000_000;
+
+/// Stands for a right password, to this browser alone and for a few minutes; worth nothing once the password
+/// is another one.
+fn pending(state: &UiState, asked: &Asked, user: &User, until: i64) -> String {
+    let parts: [&[u8]; 4] =
+        [b"second step", user.id.as_bytes(), &until.to_be_bytes(), user.password_hash.as_bytes()];
+    let mac = anonymous(state, asked).bound(&state.parts.keys, &parts);
+    format!("{}.{until}.{mac}", user.id)
+}
+
+fn ask_code(
+    state: &UiState,
+    asked: &Asked,
+    form: &Form,
+    user: &User,
+    problem: Option<&str>,
+) -> Response {
+    let until = asked.now.plus(CODE_WITHIN).micros();
+    let page = LoginPage {
+        next: guard::local_path(form.get("next")).to_owned(),
+        problem: problem.map(str::to_owned),
+        pending: Some(pending(state, asked, user, until)),
+        ..LoginPage::default()
+    };
+    let status = if problem.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    show(state, asked, status, page)
+}
+
+/// The one-time code, after a right password.
+async fn second_step(state: &UiState, asked: &Asked, form: &Form) -> Result<Response, Trouble> {
+    let ui = &state.parts;
+    let sent = form.get("pending");
+    let stale = || again(state, asked, form, StatusCode::FORBIDDEN, STALE);
+    let mut parts = sent.splitn(3, '.');
+    let (Some(user_id), Some(until)) = (parts.next(), parts.next()) else { return Ok(stale()) };
+    let Ok(until) = until.parse::<i64>() else { return Ok(stale()) };
+    let user = ui.store.user_by_id(user_id).await?.filter(|user| !user.is_disabled);
+    let Some(user) = user.filter(|user| user.has_factor) else { return Ok(stale()) };
+    let expected = pending(state, asked, &user, until);
+    if until <= asked.now.micros() || !guard::is_fresh(sent, &expected) {
+        return Ok(stale());
+    }
+    // As with passwords: one guess at a time passes the look at the throttle.
+    let Ok(_turn) = state.passwords.turn().await else {
+        return Ok(again(state, asked, form, StatusCode::SERVICE_UNAVAILABLE, BUSY));
+    };
+    let subjects = subjects(state, asked, &user.email);
+    if let Some(response) = blocked(state, asked, form, &subjects).await? {
+        return Ok(response);
+    }
+    let code = form.get("code");
+    let is_right = factor::redeem(ui.store.as_ref(), &ui.keys, &user.id, code, asked.now).await?;
+    if is_right {
+        return admit(state, asked, form, &user, &subjects).await;
+    }
+    failed(state, &subjects, Some(&user)).await?;
+    Ok(ask_code(state, asked, form, &user, Some(WRONG_CODE)))
 }
 
 /// The account, by the address in lower case or else exactly as typed. Both are always read where they differ,

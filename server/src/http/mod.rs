@@ -1,17 +1,22 @@
 //! The server's face: the API for callers, the webhooks, the pages, health.
 
+mod account;
+mod admin;
 pub mod api;
 pub mod auth;
 pub mod body;
 pub mod cursor;
 mod desk;
+mod factor;
 pub mod freezes;
 pub mod guard;
 pub mod health;
 pub mod listen;
 mod login;
+mod lookup;
 pub mod metrics;
 pub mod openapi;
+mod oplog;
 pub mod problem;
 pub mod render;
 pub mod request_id;
@@ -19,6 +24,7 @@ pub mod schema;
 pub mod search;
 mod serve;
 pub mod session;
+pub mod setup;
 pub mod site;
 pub mod sse;
 pub mod tokens;

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use app::model::{Operator, Stamp};
+use app::model::{Operator, Owes, SessionView, Stamp};
 use async_trait::async_trait;
 use axum::http::HeaderMap;
-use axum::http::header::{COOKIE, HeaderValue};
+use axum::http::header::{COOKIE, HeaderValue, USER_AGENT};
 use serde_json::Value;
 use tower_sessions::cookie::SameSite;
 use tower_sessions::cookie::time::OffsetDateTime;
@@ -23,13 +23,15 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::entropy::Entropy;
 use crate::keys::{self, Keys};
-use crate::store::{self, Store, User};
+use crate::store::{self, SessionRow, Store, User};
 
 /// What a session keeps.
 const USER: &str = "user";
 const CSRF: &str = "csrf";
 const SIGNED_IN_AT: &str = "signed_in_at";
 const SEEN_AT: &str = "seen_at";
+/// Browser and system in coarse words, for the list of one's own sessions.
+const AGENT: &str = "agent";
 /// A keyed hash of the password hash: with another password the session is nobody's.
 const PASSWORD: &str = "password";
 
@@ -154,9 +156,29 @@ pub struct Visitor {
     pub csrf: String,
     /// What the database knows the session by.
     pub session_hash: String,
+    /// Somebody else chose the password.
+    pub must_change: bool,
+    pub has_factor: bool,
+    /// Signs in by the identity provider.
+    pub is_external: bool,
 }
 
 impl Visitor {
+    /// What has to be done before any other page opens.
+    #[must_use]
+    pub fn owes(&self, config: &Config) -> Option<Owes> {
+        let needs_factor = config.auth.totp_required_roles.contains(&self.operator.role);
+        if self.is_external {
+            None
+        } else if self.must_change {
+            Some(Owes::Password)
+        } else if needs_factor && !self.has_factor {
+            Some(Owes::SecondFactor)
+        } else {
+            None
+        }
+    }
+
     /// How facts name this person.
     #[must_use]
     pub fn actor(&self) -> String {
@@ -201,8 +223,11 @@ pub async fn visitor(
     if is_activity && now.since(seen_at) >= TOUCH_AFTER {
         session.insert(SEEN_AT, now.micros()).await?;
     }
+    let is_external = user.is_external();
+    let (must_change, has_factor) = (user.must_change, user.has_factor);
     let operator = Operator { id: user.id, email: user.email, role: user.role };
-    Ok(Some(Visitor { operator, csrf, session_hash: hash(&id) }))
+    let session_hash = hash(&id);
+    Ok(Some(Visitor { operator, csrf, session_hash, must_change, has_factor, is_external }))
 }
 
 /// Whether what a long answer was permitted for still holds.
@@ -231,15 +256,78 @@ pub async fn sign_in(
     user: &User,
     keys: &Keys,
     entropy: &dyn Entropy,
+    agent: &str,
     now: Stamp,
 ) -> Result<(), Error> {
     sign_out(session).await?;
+    session.insert(AGENT, agent).await?;
     session.insert(USER, &user.id).await?;
     session.insert(PASSWORD, password_mark(keys, user)).await?;
     session.insert(CSRF, entropy.hex(16)).await?;
     session.insert(SIGNED_IN_AT, now.micros()).await?;
     session.insert(SEEN_AT, now.micros()).await?;
     Ok(())
+}
+
+/// Binds the running session to the password as it is now, right after its owner changed it.
+///
+/// # Errors
+/// When it cannot be written.
+pub async fn rebind(session: &Session, user: &User, keys: &Keys) -> Result<(), Error> {
+    session.insert(PASSWORD, password_mark(keys, user)).await?;
+    Ok(())
+}
+
+/// A session as its owner sees it listed; none where what is kept cannot be read.
+#[must_use]
+pub fn listed(row: &SessionRow, own_hash: &str) -> Option<SessionView> {
+    let data: HashMap<String, Value> = serde_json::from_str(&row.data).ok()?;
+    Some(SessionView {
+        handle: row.hash.get(..HANDLE_CHARS)?.to_owned(),
+        is_this: row.hash == own_hash,
+        agent: data.get(AGENT).and_then(Value::as_str).unwrap_or("A browser").to_owned(),
+        signed_in_at: instant(data.get(SIGNED_IN_AT)).unwrap_or(row.created_at),
+        seen_at: instant(data.get(SEEN_AT)).unwrap_or(row.created_at),
+        expires_at: row.expires_at,
+    })
+}
+
+/// So much of a session's hash names it in its owner's form.
+const HANDLE_CHARS: usize = 16;
+
+/// Browser and system in coarse words: enough to know one's own again, too little to follow anybody.
+#[must_use]
+pub fn agent(headers: &HeaderMap) -> String {
+    let text = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let first = |table: &[(&str, &'static str)], other: &'static str| {
+        table.iter().find(|(mark, _)| text.contains(mark)).map_or(other, |(_, name)| name)
+    };
+    // The order matters: most browsers also name those that came before them.
+    let browser = first(
+        &[
+            ("Edg", "Edge"),
+            ("OPR/", "Opera"),
+            ("Firefox/", "Firefox"),
+            ("FxiOS/", "Firefox"),
+            ("Chrome/", "Chrome"),
+            ("CriOS/", "Chrome"),
+            ("Safari/", "Safari"),
+        ],
+        "A program",
+    );
+    let system = first(
+        &[
+            ("Android", " on Android"),
+            ("iPhone", " on iOS"),
+            ("iPad", " on iOS"),
+            ("Windows", " on Windows"),
+            ("Mac OS X", " on macOS"),
+            ("CrOS", " on ChromeOS"),
+            ("Linux", " on Linux"),
+        ],
+        "",
+    );
+    format!("{browser}{system}")
 }
 
 /// Ends the session.
@@ -298,6 +386,14 @@ impl Anonymous {
         keys.content_hash(&[b"sign-in form", self.secret.as_bytes()])
     }
 
+    /// Stands for something that was begun in this browser: a keyed hash that no other browser can show.
+    #[must_use]
+    pub fn bound(&self, keys: &Keys, parts: &[&[u8]]) -> String {
+        let mut all: Vec<&[u8]> = vec![b"bound to a browser", self.secret.as_bytes()];
+        all.extend_from_slice(parts);
+        keys.content_hash(&all)
+    }
+
     /// The cookie to set, if the browser has none yet.
     #[must_use]
     pub fn set_cookie(&self, config: &Config) -> Option<HeaderValue> {
@@ -319,7 +415,24 @@ impl Anonymous {
 mod tests {
     use axum::http::{HeaderMap, HeaderValue};
 
-    use super::cookie;
+    use super::{agent, cookie};
+
+    #[test]
+    fn a_browser_is_known_by_coarse_words_alone() {
+        let said = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("user-agent", HeaderValue::from_static(text));
+            agent(&headers)
+        };
+        let chrome = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/150.0.0.0 Safari/537.36";
+        assert_eq!(said(chrome), "Chrome on Linux");
+        let edge = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/150.0 Safari/537.36 Edg/150.0";
+        assert_eq!(said(edge), "Edge on Windows");
+        let safari = "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605 Version/19 Mobile Safari/604";
+        assert_eq!(said(safari), "Safari on iOS");
+        assert_eq!(said("curl/8"), "A program");
+        assert_eq!(agent(&HeaderMap::new()), "A program");
+    }
 
     #[test]
     fn a_cookie_is_found_by_its_whole_name_and_never_taken_from_two() {

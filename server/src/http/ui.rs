@@ -33,7 +33,7 @@ use super::problem::Problem;
 use super::session::{self, Anonymous, Sessions, Visitor};
 use super::site::Site;
 use super::sse::{self, Streams};
-use super::{cursor, desk, login, render, search};
+use super::{account, admin, cursor, desk, login, lookup, oplog, render, search, setup};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::entropy::Entropy;
@@ -46,6 +46,10 @@ use crate::text::is_unfit_for_query;
 
 /// A form of ours is a few fields; the longest is a reason of 500 characters.
 const FORM_BYTES_MAX: usize = 16 * 1024;
+
+/// What is given back of a refused form.
+const TYPED_CHARS_MAX: usize = 1_000;
+const TYPED_FIELDS_MAX: usize = 32;
 
 /// Unknown outcomes that the board shows at once, oldest first.
 const UNKNOWN_ROWS_MAX: usize = 200;
@@ -164,6 +168,21 @@ impl Form {
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value)
     }
+
+    /// Every value of a field that may be there several times.
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// What was typed into these fields, cut so that an answer stays small.
+    pub(super) fn typed(&self, names: &[&str]) -> Vec<(String, String)> {
+        self.0
+            .iter()
+            .filter(|(field, _)| names.contains(&field.as_str()))
+            .map(|(field, value)| (field.clone(), value.chars().take(TYPED_CHARS_MAX).collect()))
+            .take(TYPED_FIELDS_MAX)
+            .collect()
+    }
 }
 
 impl Drop for Form {
@@ -267,8 +286,12 @@ async fn answer(state: &UiState, asked: &Asked, form: &Form) -> Answer {
         session::visitor(&asked.session, ui.store.as_ref(), &ui.keys, asked.now, is_activity)
             .await
             .map_err(bare)?;
-    if matches!(asked.route.act, Act::LoginPage | Act::SignIn) {
-        return login::answer(state, asked, visitor, form).await.map_err(bare);
+    match asked.route.act {
+        Act::LoginPage | Act::SignIn => {
+            return login::answer(state, asked, visitor, form).await.map_err(bare);
+        }
+        Act::Setup | Act::SetUp => return setup::answer(state, asked, form).await.map_err(bare),
+        _ => {}
     }
     let gate =
         guard::admit(asked.route.needs, visitor.as_ref().map(|visitor| visitor.operator.role));
@@ -280,7 +303,14 @@ async fn answer(state: &UiState, asked: &Asked, form: &Form) -> Answer {
         });
     };
     if asked.route.act == Act::Live {
+        if visitor.owes(&ui.config).is_some() {
+            return Ok(render::plain(StatusCode::FORBIDDEN, "Your account comes first.\n"));
+        }
         return Ok(live(state, asked, visitor));
+    }
+    let may_wait = !matches!(asked.route.act, Act::Account | Act::ChangeAccount | Act::SignOut);
+    if may_wait && visitor.owes(&ui.config).is_some() {
+        return Ok(render::see_other("/account"));
     }
     let frame = state.frame(&visitor, asked).await.map_err(bare)?;
     if let Gate::Forbidden(permission) = gate {
@@ -477,10 +507,21 @@ impl Visit<'_> {
             Act::Freeze => desk::act(self, form).await,
             Act::Providers => self.providers().await,
             Act::Workers => self.workers().await,
-            Act::Users => self.users().await,
-            Act::Clients => self.clients().await,
+            Act::Users => admin::users(self).await,
+            Act::ChangeUsers => admin::change_users(self, form).await,
+            Act::Clients => admin::clients(self).await,
+            Act::ChangeClients => admin::change_clients(self, form).await,
+            Act::Configuration => admin::configuration(self).await,
+            Act::Lookup => lookup::show(self, None).await,
+            Act::LookUp => lookup::act(self, form).await,
+            Act::Log => oplog::show(self).await,
+            Act::ExportLog => oplog::export(self, form).await,
+            Act::Account => account::show(self).await,
+            Act::ChangeAccount => account::act(self, form).await,
             Act::SignOut => login::sign_out(self).await,
-            Act::LoginPage | Act::SignIn | Act::Live | Act::File => Err(Trouble::NotFound),
+            Act::LoginPage | Act::SignIn | Act::Setup | Act::SetUp | Act::Live | Act::File => {
+                Err(Trouble::NotFound)
+            }
         }
     }
 
@@ -489,6 +530,10 @@ impl Visit<'_> {
     async fn stale(&self, form: &Form) -> Result<Response, Trouble> {
         match self.asked.route.act {
             Act::Freeze => desk::stale(self, form).await,
+            Act::ChangeUsers => admin::stale_users(self, form).await,
+            Act::ChangeClients => admin::stale_clients(self, form).await,
+            Act::ChangeAccount => account::stale(self).await,
+            Act::LookUp => lookup::show(self, Some(lookup::STALE)).await,
             _ => Ok(self.state.refuse(Some(self.frame.clone()), &Refusal::StaleForm)),
         }
     }
@@ -662,20 +707,6 @@ impl Visit<'_> {
         let data = self.store().workers().await?;
         Ok(self
             .page(StatusCode::OK, |frame, options| pages::workers(frame, data, options).into_any()))
-    }
-
-    async fn users(&self) -> Result<Response, Trouble> {
-        let data = self.store().users().await?;
-        self.record_view("view_users", Detail::default()).await?;
-        Ok(self
-            .page(StatusCode::OK, |frame, options| pages::users(frame, data, options).into_any()))
-    }
-
-    async fn clients(&self) -> Result<Response, Trouble> {
-        let data = self.store().clients().await?;
-        self.record_view("view_clients", Detail::default()).await?;
-        Ok(self
-            .page(StatusCode::OK, |frame, options| pages::clients(frame, data, options).into_any()))
     }
 
     pub(super) fn role(&self) -> Role {

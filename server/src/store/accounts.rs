@@ -7,11 +7,16 @@ use async_trait::async_trait;
 
 use super::engine::{Batch, Engine, Row, Value, same};
 use super::freezes::GATE_ALONE;
-use super::{Accounts, Activation, Client, Error, Hold, SCHEMA_VERSION, SqlStore, Store, User};
+use super::{
+    Accounts, Activation, Client, Error, Hold, People as _, SCHEMA_VERSION, SqlStore, Store, User,
+};
 
 /// The settings under which the configuration in force is kept.
 const ACTIVE_DIGEST: &str = "config.active";
 const ACTIVE_SHARED: &str = "config.shared";
+
+/// The actor of what the command line does.
+const CLI: &str = "cli";
 
 /// The first wait after a failed sign-in beyond the free ones, doubled with each further one.
 const THROTTLE_FIRST: i64 = 1_000_000;
@@ -32,6 +37,16 @@ fn user_view(mut row: Row) -> Result<UserView, Error> {
     })
 }
 
+/// The columns of [`user`].
+macro_rules! user_columns {
+    () => {
+        "SELECT u.user_id, u.email, u.role, u.password_hash, u.disabled_at, u.must_change,
+            (SELECT COUNT(*) FROM second_factors f
+              WHERE f.user_id = u.user_id AND f.confirmed_at IS NOT NULL)
+          FROM users u"
+    };
+}
+
 fn user(mut row: Row) -> Result<User, Error> {
     Ok(User {
         id: row.text()?,
@@ -39,6 +54,8 @@ fn user(mut row: Row) -> Result<User, Error> {
         role: row.word()?,
         password_hash: row.text()?,
         is_disabled: row.maybe_int()?.is_some(),
+        must_change: row.flag()?,
+        has_factor: row.int()? > 0,
     })
 }
 
@@ -109,31 +126,7 @@ impl<E: Engine> Accounts for SqlStore<E> {
         role: Role,
         password_hash: &str,
     ) -> Result<UserView, Error> {
-        let now = self.env.clock.now();
-        let id = self.env.entropy.uuid(now);
-        let mut tx = self.engine.begin().await?;
-        Self::execute(
-            &mut tx,
-            same(
-                "INSERT INTO users (user_id, email, role, password_hash, created_at)
-                  VALUES ($1, $2, $3, $4, $5)",
-            ),
-            vec![
-                (&id).into(),
-                email.into(),
-                role.as_str().into(),
-                password_hash.into(),
-                now.into(),
-            ],
-        )
-        .await?;
-        let detail = Detail::default()
-            .code("what", "user_added")
-            .code("user", &id)
-            .code("role", role.as_str());
-        self.note_operator(&mut tx, FactKind::Operator, "cli", &detail).await?;
-        E::commit(tx).await?;
-        Ok(UserView { id, email: email.to_owned(), role, created_at: now, disabled_at: None })
+        self.add_user_as(CLI, email, role, password_hash, false).await
     }
 
     async fn users(&self) -> Result<Vec<UserView>, Error> {
@@ -151,57 +144,43 @@ impl<E: Engine> Accounts for SqlStore<E> {
 
     async fn user_by_email(&self, email: &str) -> Result<Option<User>, Error> {
         let rows = self
-            .read(
-                same("SELECT user_id, email, role, password_hash, disabled_at FROM users WHERE email = $1"),
-                vec![email.into()],
-            )
+            .read(same(concat!(user_columns!(), " WHERE u.email = $1")), vec![email.into()])
             .await?;
         rows.into_iter().next().map(user).transpose()
     }
 
     async fn user_by_id(&self, id: &str) -> Result<Option<User>, Error> {
         let rows = self
-            .read(
-                same("SELECT user_id, email, role, password_hash, disabled_at FROM users WHERE user_id = $1"),
-                vec![id.into()],
-            )
+            .read(same(concat!(user_columns!(), " WHERE u.user_id = $1")), vec![id.into()])
             .await?;
         rows.into_iter().next().map(user).transpose()
     }
 
     async fn set_password(&self, email: &str, password_hash: &str) -> Result<bool, Error> {
-        let mut tx = self.engine.begin().await?;
-        let changed = Self::execute(
-            &mut tx,
-            same("UPDATE users SET password_hash = $1 WHERE email = $2"),
-            vec![password_hash.into(), email.into()],
-        )
-        .await?;
-        if changed > 0 {
-            Self::end_sessions(&mut tx, email).await?;
-            let detail = Detail::default().code("what", "password_changed");
-            self.note_operator(&mut tx, FactKind::Operator, "cli", &detail).await?;
+        match self.user_by_email(email).await? {
+            Some(user) => self.set_password_as(CLI, &user.id, password_hash, false, None).await,
+            None => Ok(false),
         }
-        E::commit(tx).await?;
-        Ok(changed > 0)
     }
 
     async fn disable_user(&self, email: &str) -> Result<bool, Error> {
         let mut tx = self.engine.begin().await?;
         let now = self.env.clock.now();
-        let changed = Self::execute(
+        let rows = Self::query(
             &mut tx,
-            same("UPDATE users SET disabled_at = COALESCE(disabled_at, $1) WHERE email = $2"),
+            same(
+                "UPDATE users SET disabled_at = COALESCE(disabled_at, $1) WHERE email = $2
+                  RETURNING user_id",
+            ),
             vec![now.into(), email.into()],
-        )
-        .await?;
-        if changed > 0 {
-            Self::end_sessions(&mut tx, email).await?;
-            let detail = Detail::default().code("what", "user_disabled");
-            self.note_operator(&mut tx, FactKind::Operator, "cli", &detail).await?;
-        }
+        );
+        let Some(mut row) = rows.await?.pop() else { return Ok(false) };
+        let user_id = row.text()?;
+        Self::end_sessions(&mut tx, email).await?;
+        let detail = Detail::default().code("what", "user_disabled").code("user", &user_id);
+        self.note_operator(&mut tx, FactKind::Operator, CLI, &detail).await?;
         E::commit(tx).await?;
-        Ok(changed > 0)
+        Ok(true)
     }
 
     async fn add_client(
@@ -210,34 +189,7 @@ impl<E: Engine> Accounts for SqlStore<E> {
         scopes: &[String],
         secret_hash: &str,
     ) -> Result<ClientView, Error> {
-        let now = self.env.clock.now();
-        let id = self.env.entropy.hex(6);
-        let mut tx = self.engine.begin().await?;
-        Self::execute(
-            &mut tx,
-            same(
-                "INSERT INTO clients (client_id, name, secret_hash, scopes, created_at)
-                  VALUES ($1, $2, $3, $4, $5)",
-            ),
-            vec![
-                (&id).into(),
-                name.into(),
-                secret_hash.into(),
-                scopes.join(" ").into(),
-                now.into(),
-            ],
-        )
-        .await?;
-        let detail = Detail::default().code("what", "client_added").code("client", &id);
-        self.note_operator(&mut tx, FactKind::Operator, "cli", &detail).await?;
-        E::commit(tx).await?;
-        Ok(ClientView {
-            id,
-            name: name.to_owned(),
-            scopes: scopes.to_vec(),
-            created_at: now,
-            revoked_at: None,
-        })
+        self.add_client_as(CLI, name, scopes, secret_hash).await
     }
 
     async fn clients(&self) -> Result<Vec<ClientView>, Error> {

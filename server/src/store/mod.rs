@@ -15,7 +15,9 @@ mod freezes;
 mod judge;
 mod limits;
 mod log;
+mod oplog;
 mod pages;
+mod people;
 #[cfg(test)]
 mod plans;
 mod postgres;
@@ -48,6 +50,8 @@ pub use log::{
     FactLog, KeptCheckpoint, LOG_ROWS_MAX, LogHead, LogKey, LogRow, LoggedFact, PurgedRange,
     Sealed, Selection, Unsealed,
 };
+pub use oplog::{LogListed, LogSearch, OperatorsLog};
+pub use people::{Changed, EXTERNAL, Factor, People, SessionRow};
 pub use restore::{Epoch, Restored, Restores};
 pub use vendors::STOPPED;
 
@@ -433,6 +437,18 @@ pub struct User {
     pub role: Role,
     pub password_hash: String,
     pub is_disabled: bool,
+    /// Somebody else chose the password.
+    pub must_change: bool,
+    /// A second factor is asked for at sign-in.
+    pub has_factor: bool,
+}
+
+impl User {
+    /// Signs in by the identity provider: there is no password.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        self.password_hash == EXTERNAL
+    }
 }
 
 /// What the events list asks for. Every filter is optional.
@@ -713,7 +729,17 @@ pub trait Accounts: Send + Sync {
 /// The whole store.
 #[async_trait]
 pub trait Store:
-    Ledger + Freezes + Pages + Accounts + Duties + Restores + Vendors + FactLog + fmt::Debug
+    Ledger
+    + Freezes
+    + Pages
+    + Accounts
+    + Duties
+    + Restores
+    + Vendors
+    + FactLog
+    + People
+    + OperatorsLog
+    + fmt::Debug
 {
     /// Applies the missing migrations.
     async fn migrate(&self) -> Result<(), Error>;

@@ -129,7 +129,7 @@ impl<E: Engine> SqlStore<E> {
         }
     }
 
-    async fn count_of(tx: &mut E::Tx, mut batch: Batch) -> Result<Capped, Error> {
+    pub(super) async fn count_of(tx: &mut E::Tx, mut batch: Batch) -> Result<Capped, Error> {
         batch.push(" LIMIT ").bind(COUNT_MAX + 1).push(") AS counted");
         let rows = Self::query_batch(tx, batch).await?;
         let count = rows.into_iter().next().map_or(Ok(0), |mut row| row.int())?;

@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "nodes", include_str!("../../../migrations/postgres/0002_nodes.sql")),
     (3, "providers", include_str!("../../../migrations/postgres/0003_providers.sql")),
     (4, "tokens", include_str!("../../../migrations/postgres/0004_tokens.sql")),
+    (5, "accounts", include_str!("../../../migrations/postgres/0005_accounts.sql")),
     (6, "log", include_str!("../../../migrations/postgres/0006_log.sql")),
     (8, "restore", include_str!("../../../migrations/postgres/0008_restore.sql")),
 ];

@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "nodes", include_str!("../../../migrations/sqlite/0002_nodes.sql")),
     (3, "providers", include_str!("../../../migrations/sqlite/0003_providers.sql")),
     (4, "tokens", include_str!("../../../migrations/sqlite/0004_tokens.sql")),
+    (5, "accounts", include_str!("../../../migrations/sqlite/0005_accounts.sql")),
     (6, "log", include_str!("../../../migrations/sqlite/0006_log.sql")),
     (8, "restore", include_str!("../../../migrations/sqlite/0008_restore.sql")),
 ];
