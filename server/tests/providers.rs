@@ -4,6 +4,8 @@
 mod mail;
 #[path = "providers/moto.rs"]
 mod moto;
+#[path = "providers/openapi.rs"]
+mod openapi;
 #[path = "providers/vendors.rs"]
 mod vendors;
 

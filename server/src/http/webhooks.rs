@@ -15,8 +15,11 @@ use super::problem::Problem;
 use crate::providers::{Callback, CallbackError, CallbackRequest};
 use crate::store::{Evidence, Store, Weighed};
 
-/// The largest callback.
-const CALLBACK_BYTES_MAX: usize = 64 * 1024;
+/// The largest callback: 1 MiB. SendGrid sends up to 768 KiB of events at once, SNS up to 256 KiB.
+const CALLBACK_BYTES_MAX: usize = 1 << 20;
+
+/// Receipts that are weighed in one transaction, so that a large batch does not hold the ledger for long.
+const WEIGHED_MAX: usize = 100;
 
 /// Counts receipts and refusals by provider and outcome.
 pub const COUNTER: &str = "sendonce_callbacks_total";
@@ -82,13 +85,16 @@ pub(super) async fn receive(
     let evidence: Vec<Evidence> =
         receipts.into_iter().map(|receipt| Evidence { provider: name.clone(), receipt }).collect();
     let store: &dyn Store = state.store.as_ref();
-    let weighed =
-        settled(|| store.weigh(&evidence)).await.inspect_err(|_| count(&name, "unavailable", 1))?;
-    for one in &weighed {
-        count(&name, outcome(*one), 1);
-    }
-    if weighed.contains(&Weighed::Kept) {
-        state.wakeups.all();
+    // Where a later part fails the provider repeats the whole, and what was kept is a duplicate then.
+    for part in evidence.chunks(WEIGHED_MAX) {
+        let weighed =
+            settled(|| store.weigh(part)).await.inspect_err(|_| count(&name, "unavailable", 1))?;
+        for one in &weighed {
+            count(&name, outcome(*one), 1);
+        }
+        if weighed.contains(&Weighed::Kept) {
+            state.wakeups.all();
+        }
     }
     Ok(taken)
 }

@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 
 use super::classes::{self, Class, Row, Taken, coded, status};
 use super::http::{code_of, verdict_of_failure};
+use super::mail::one_recipient;
 use super::sender::{ATTEMPT_HEADER, ATTEMPT_KEY, Sender};
 use super::transport::{Failure, Kind, Phase, Transport};
 use super::vendor::{self, Parts, is_attempt_id};
@@ -381,6 +382,9 @@ impl Provider for Postmark {
     }
 
     async fn send(&self, message: &Message, deadline: Deadline) -> Verdict {
+        if let Err(refused) = one_recipient(message) {
+            return refused;
+        }
         let response = match self.post(message, deadline).await {
             Ok(response) => response,
             Err(failure) => return verdict_of_failure(failure),

@@ -24,6 +24,7 @@ use url::Url;
 
 use super::classes::{self, Class, Row, Taken, range, status};
 use super::http::{code_of, verdict_of_failure};
+use super::mail::one_recipient;
 use super::sender::{ATTEMPT_HEADER, ATTEMPT_KEY, Sender};
 use super::transport::{Failure, Transport};
 use super::vendor::{self, Parts, is_attempt_id};
@@ -404,6 +405,9 @@ impl Provider for SendGrid {
     }
 
     async fn send(&self, message: &Message, deadline: Deadline) -> Verdict {
+        if let Err(refused) = one_recipient(message) {
+            return refused;
+        }
         match self.post(message, deadline).await {
             Ok(response) => judge(&response, &message.to, self.clock.now()),
             Err(failure) => verdict_of_failure(failure),

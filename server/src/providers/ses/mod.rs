@@ -27,6 +27,7 @@ use self::certificates::{Certificates, Pin};
 use self::sns::{Envelope, Kind};
 use super::classes::{self, Class, Row, Taken, coded, status};
 use super::http::verdict_of_failure;
+use super::mail::one_recipient;
 use super::sender::{ATTEMPT_HEADER, ATTEMPT_KEY, Sender};
 use super::transport::{Failure, Kind as FailureKind, Phase, Transport};
 use super::vendor::{self, Parts, is_attempt_id};
@@ -321,6 +322,9 @@ impl Provider for Ses {
     }
 
     async fn send(&self, message: &Message, deadline: Deadline) -> Verdict {
+        if let Err(refused) = one_recipient(message) {
+            return refused;
+        }
         match self.post(message, deadline).await {
             Ok(response) => judge(&response, &message.to, self.clock.now()),
             Err(failure) => verdict_of_failure(failure),

@@ -237,6 +237,8 @@ async fn details(
         return error(StatusCode::NOT_FOUND, None, "message not found");
     };
     let mut details = summary(sent);
+    // Only a list says when.
+    details.as_object_mut().and_then(|details| details.remove("sg_message_id_created_at"));
     details["api_key_id"] = json!("simulator");
     details["client_ip"] = json!("127.0.0.1");
     details["custom_args"] = custom_args(&sent.attempt);
@@ -290,7 +292,11 @@ fn too_many(retry_after: Option<&str>) -> Response {
 }
 
 fn error(status: StatusCode, field: Option<&str>, text: &str) -> Response {
-    (status, Json(json!({"errors": [{"message": text, "field": field}]}))).into_response()
+    let mut one = json!({"message": text});
+    if let Some(field) = field {
+        one["field"] = json!(field);
+    }
+    (status, Json(json!({"errors": [one]}))).into_response()
 }
 
 /// The key pair that a callback target's key stands for.
