@@ -160,15 +160,13 @@ impl Host for System {
     }
 
     async fn simulator(&self, options: simulator::Args) -> Result<(), CliError> {
-        if options.smtp.is_some() {
-            return Err(CliError::usage(
-                "this simulator does not speak SMTP yet",
-                "leave --smtp out",
-            ));
-        }
         crate::telemetry::init_logs(&config::Log { level: "info".to_owned(), json: false });
         let seams = seams();
         let listener = listen(&options.listen.to_string(), "--listen").await?;
+        let smtp = match options.smtp {
+            Some(address) => Some(listen(&address.to_string(), "--smtp").await?),
+            None => None,
+        };
         let simulator = crate::simulator::Simulator::new(
             crate::simulator::Settings::default(),
             None,
@@ -178,9 +176,16 @@ impl Host for System {
         );
         tracing::info!(listen = %options.listen, "the simulator serves; scripts go to /_control/script");
         let serving = tokio::spawn(crate::simulator::serve(listener, Arc::clone(&simulator)));
+        let mail = smtp.zip(options.smtp).map(|(listener, address)| {
+            tracing::info!(listen = %address, "the simulator takes mail; its certificate is at /_control/ca.pem");
+            tokio::spawn(crate::simulator::serve_smtp(listener, Arc::clone(&simulator)))
+        });
         told_to_end().await;
         simulator.closing().cancel();
         let _ = serving.await;
+        if let Some(mail) = mail {
+            let _ = mail.await;
+        }
         Ok(())
     }
 }

@@ -6,6 +6,8 @@ mod mail;
 mod moto;
 #[path = "providers/openapi.rs"]
 mod openapi;
+#[path = "providers/smtp.rs"]
+mod smtp;
 #[path = "providers/vendors.rs"]
 mod vendors;
 

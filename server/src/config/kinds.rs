@@ -151,9 +151,21 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "smtp",
         has_base_url: false,
-        settings: &["host", "port", "tls", "username"],
+        // Delivery status notifications, handed in by the mail system that receives them.
+        callbacks: Some("sendonce_hmac_sha256"),
+        settings: &[
+            "host",
+            "port",
+            "tls",
+            "username",
+            "ca_file",
+            "hello",
+            "dkim_selector",
+            "dkim_domain",
+            "dkim_key_file",
+        ],
         credentials: &["password"],
-        required: &[&["host"], &["port"], &["tls"]],
+        required: &[&["host"], &["port"], &["tls"], &["from"]],
         ..PLAIN
     },
     Kind {

@@ -442,7 +442,10 @@ fn the_keys_of_every_vendor_are_read_for_its_kind_and_for_no_other() {
         ("mailgun", "api_key = \"a\"\ndomain = \"mg.example.com\"\nsettle = \"30m\""),
         ("infrai", "api_key = \"a\""),
         ("resend", "api_key = \"a\"\nfrom = \"x@example.com\"\nidempotent = true"),
-        ("smtp", "host = \"mail.example.com\"\nport = 587\ntls = \"starttls\""),
+        (
+            "smtp",
+            "host = \"mail.example.com\"\nport = 587\ntls = \"starttls\"\nfrom = \"x@example.com\"",
+        ),
         ("twilio", "account_sid = \"AC1\"\nauth_token = \"b\"\nfrom = \"Example\""),
         ("sinch", "service_plan_id = \"a\"\ntoken = \"b\""),
         ("infobip", "api_key = \"a\"\nbase_url = \"https://x.api.infobip.com\""),

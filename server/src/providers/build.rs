@@ -26,6 +26,7 @@ const ADAPTERS: &[(&str, Make)] = &[
     ("ses", super::ses::make),
     ("sendgrid", super::sendgrid::make),
     ("postmark", super::postmark::make),
+    ("smtp", super::smtp::make),
 ];
 
 /// This version has the adapter of this kind.

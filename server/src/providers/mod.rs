@@ -19,6 +19,7 @@ pub mod sender;
 pub mod sendgrid;
 pub mod ses;
 pub mod signature;
+pub mod smtp;
 pub mod svix;
 pub mod template;
 pub mod transport;

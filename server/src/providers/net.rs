@@ -5,6 +5,8 @@
 //! that counts suspension first, so that a process which was stopped in the middle of an exchange and
 //! goes on after `call_by` writes nothing more (CONTRACT 3.4).
 
+mod dialogue;
+
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +32,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use super::Deadline;
-use super::transport::{ANSWER_BYTES_MAX, Failure, Kind, Phase, Transport};
+use super::transport::{ANSWER_BYTES_MAX, Dialogue, Failure, Kind, Phase, Transport};
 use crate::clock::{Clock, duration};
 
 /// Addresses of one name that are tried, one after the other. Trying a second one is no retry: without a
@@ -43,6 +45,8 @@ const ADDRESSES_MAX: usize = 4;
 pub struct HttpTransport {
     clock: Arc<dyn Clock>,
     tls: TlsConnector,
+    /// Whom conversations trust where they do not say themselves.
+    roots: Arc<RootCertStore>,
 }
 
 impl fmt::Debug for HttpTransport {
@@ -62,16 +66,10 @@ impl HttpTransport {
     /// Trusts these certificate authorities and no others.
     #[must_use]
     pub fn with_roots(clock: Arc<dyn Clock>, roots: RootCertStore) -> Self {
-        let mut config =
-            ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .expect("ring speaks TLS 1.2 and 1.3")
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-        // Without resumption there is no early data either: no byte of a request before the handshake ends.
-        config.resumption = Resumption::disabled();
+        let roots = Arc::new(roots);
+        let mut config = client_config(Arc::clone(&roots));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Self { clock, tls: TlsConnector::from(Arc::new(config)) }
+        Self { clock, tls: TlsConnector::from(Arc::new(config)), roots }
     }
 
     /// What is left of the call's time.
@@ -85,16 +83,15 @@ impl HttpTransport {
     /// Opens the connection. Everything that fails here fails before the first byte.
     async fn connect(
         &self,
-        target: &Target,
+        (host, port): (&str, u16),
         deadline: Deadline,
         line: &Arc<Line>,
     ) -> Result<Wire, Failure> {
-        let addresses: Vec<SocketAddr> =
-            tokio::net::lookup_host((target.host.as_str(), target.port))
-                .await
-                .map_err(|_| before(Kind::Resolve))?
-                .take(ADDRESSES_MAX)
-                .collect();
+        let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port))
+            .await
+            .map_err(|_| before(Kind::Resolve))?
+            .take(ADDRESSES_MAX)
+            .collect();
         if addresses.is_empty() {
             return Err(before(Kind::Resolve));
         }
@@ -181,7 +178,7 @@ impl Transport for HttpTransport {
         let mut expiry = pin!(until(&*self.clock, deadline));
         let wire = tokio::select! {
             biased;
-            wire = self.connect(&target, deadline, &line) => wire?,
+            wire = self.connect((&target.host, target.port), deadline, &line) => wire?,
             () = &mut expiry => return Err(before(Kind::Timeout)),
         };
         if !target.is_tls {
@@ -201,6 +198,36 @@ impl Transport for HttpTransport {
         };
         self.talk(stream, request, deadline, &line, expiry).await
     }
+
+    async fn dial(
+        &self,
+        host: &str,
+        port: u16,
+        deadline: Deadline,
+    ) -> Result<Box<dyn Dialogue>, Failure> {
+        self.left(deadline)?;
+        let line = Arc::new(Line::default());
+        let wire = tokio::select! {
+            biased;
+            wire = self.connect((host, port), deadline, &line) => wire?,
+            () = until(&*self.clock, deadline) => return Err(before(Kind::Timeout)),
+        };
+        let (clock, roots) = (Arc::clone(&self.clock), Arc::clone(&self.roots));
+        Ok(Box::new(dialogue::Talk::new(wire, line, clock, deadline, roots)))
+    }
+}
+
+/// Trusts these authorities and no others.
+fn client_config(roots: Arc<RootCertStore>) -> ClientConfig {
+    let mut config =
+        ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring speaks TLS 1.2 and 1.3")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    // Without resumption there is no early data either: no byte of a request before the handshake ends.
+    config.resumption = Resumption::disabled();
+    config
 }
 
 /// A failure before the first byte.

@@ -1,9 +1,11 @@
 //! The network seam: one request, one answer, and on failure the knowledge whether a byte may have left.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio_rustls::rustls::RootCertStore;
 
 use super::Deadline;
 
@@ -63,6 +65,43 @@ impl fmt::Display for Failure {
 /// The most bytes of an answer that are read: 1 MiB.
 pub const ANSWER_BYTES_MAX: usize = 1 << 20;
 
+/// One connection for a protocol that is a conversation and not one request. Dropped before it is
+/// concluded it is reset, so that the kernel delivers nothing after it.
+#[async_trait]
+pub trait Dialogue: Send {
+    /// Hands all of it over. The clock that counts suspension is read before each byte that the kernel is
+    /// given; past the deadline it writes nothing.
+    ///
+    /// # Errors
+    /// [`Phase::AfterWrite`] only after [`Self::commit`], once the kernel took a byte.
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), Failure>;
+
+    /// What has come; 0 at the end.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Failure>;
+
+    /// The same connection under TLS. Without `roots` the public authorities are trusted.
+    ///
+    /// # Errors
+    /// When the peer cannot show that it is `host`.
+    async fn secure(
+        self: Box<Self>,
+        host: &str,
+        roots: Option<Arc<RootCertStore>>,
+    ) -> Result<Box<dyn Dialogue>, Failure>;
+
+    /// From here on a byte that was written may take effect.
+    fn commit(&mut self);
+
+    /// [`Self::commit`] was called and the kernel took a byte since.
+    fn is_committed(&self) -> bool;
+
+    /// It came to its end: nothing is taken back.
+    fn conclude(&mut self);
+}
+
 /// Carries one request.
 #[async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {
@@ -77,4 +116,17 @@ pub trait Transport: Send + Sync + fmt::Debug {
         request: http::Request<Bytes>,
         deadline: Deadline,
     ) -> Result<http::Response<Bytes>, Failure>;
+
+    /// Opens a connection of its own for a conversation.
+    ///
+    /// # Errors
+    /// [`Failure`], always before the first byte. One that carries requests alone opens none.
+    async fn dial(
+        &self,
+        _host: &str,
+        _port: u16,
+        _deadline: Deadline,
+    ) -> Result<Box<dyn Dialogue>, Failure> {
+        Err(Failure { phase: Phase::BeforeWrite, kind: Kind::Request })
+    }
 }

@@ -20,6 +20,7 @@ pub(super) fn routes(simulator: Arc<Simulator>) -> Router {
         .route("/script", post(script))
         .route("/calls", get(calls))
         .route("/messages", get(messages))
+        .route("/ca.pem", get(certificate))
         .with_state(simulator)
         .layer(axum::middleware::map_response(mark))
 }
@@ -66,6 +67,14 @@ async fn messages(
 ) -> Response {
     let messages = simulator.messages(filter.attempt.as_deref());
     Json(json!({"count": messages.len(), "messages": messages})).into_response()
+}
+
+/// What a client of its SMTP must trust.
+async fn certificate(State(simulator): State<Arc<Simulator>>) -> Response {
+    match simulator.identity() {
+        Some(identity) => identity.pem.clone().into_response(),
+        None => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
 }
 
 async fn overview(State(simulator): State<Arc<Simulator>>) -> Response {

@@ -8,6 +8,7 @@
 //! * `script`: what a script may say, and which one a call meets;
 //! * `control`: `/_control`;
 //! * `serve`: connections, so that a reset is a reset and a hang a hang;
+//! * `smtp`: the one protocol that is not HTTP;
 //! * `callbacks`, `journal`.
 
 mod callbacks;
@@ -16,6 +17,7 @@ mod journal;
 mod kinds;
 mod script;
 mod serve;
+mod smtp;
 mod state;
 
 use std::fmt;
@@ -37,6 +39,7 @@ pub use journal::Journal;
 pub use kinds::{KINDS, Kind, sendgrid_public_key};
 pub use script::{Behaviour, Delivery, Match, Options, Script, ScriptError};
 pub use serve::{CONNECTIONS_MAX, Line, serve};
+pub use smtp::{Identity, serve_smtp};
 pub use state::{Call, KEPT_MAX, SCRIPTS_MAX, Sent};
 
 use state::State;
@@ -80,6 +83,8 @@ pub struct Simulator {
     callback_slots: Arc<Semaphore>,
     /// Where it is reached, once it is served.
     origin: OnceLock<String>,
+    /// Made when it is first asked for; none: it could not be made.
+    identity: OnceLock<Option<Identity>>,
     closing: CancellationToken,
 }
 
@@ -169,6 +174,7 @@ impl Simulator {
             state: Mutex::new(State::new(journal)),
             callback_slots: Arc::new(Semaphore::new(CALLBACKS_MAX)),
             origin: OnceLock::new(),
+            identity: OnceLock::new(),
             closing: CancellationToken::new(),
         })
     }
@@ -290,6 +296,11 @@ impl Simulator {
     #[must_use]
     pub fn accepted(&self, kind: &'static str, attempt: &str) -> Option<Sent> {
         self.state().accepted(kind, attempt, self.clock.now())
+    }
+
+    /// The certificate of its SMTP.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.get_or_init(Identity::generate).as_ref()
     }
 
     fn secret(&self) -> Option<&Secret> {

@@ -37,6 +37,11 @@ impl Line {
         self.0.cancel();
         std::future::pending().await
     }
+
+    /// Returns when the connection is to be reset.
+    pub(super) async fn cut(&self) {
+        self.0.cancelled().await;
+    }
 }
 
 /// Serves until the simulator is closed, then drops what is open.
@@ -70,7 +75,7 @@ pub async fn serve(listener: TcpListener, simulator: Arc<Simulator>) {
     open.shutdown().await;
 }
 
-async fn accept(
+pub(super) async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
@@ -106,9 +111,15 @@ async fn connection(stream: TcpStream, router: Router) {
 }
 
 /// A socket that is closed by a reset where the script says so.
-struct Socket {
+pub(super) struct Socket {
     stream: TcpStream,
     line: Line,
+}
+
+impl Socket {
+    pub(super) const fn new(stream: TcpStream, line: Line) -> Self {
+        Self { stream, line }
+    }
 }
 
 impl Drop for Socket {

@@ -25,7 +25,7 @@ async fn at(sim: &Sim, kind: &str, more: &str) -> Arc<dyn Provider> {
     made(kind, &format!("{}/{kind}", sim.base), more, system()).await
 }
 
-fn mail(attempt: &str) -> Message {
+pub fn mail(attempt: &str) -> Message {
     Message {
         channel: Channel::Email,
         to: secret("ann@example.com"),
@@ -424,7 +424,7 @@ async fn resend_is_read_by_its_own_id_alone() {
 // Callbacks.
 
 /// Receives what the simulator posts, and keeps what the adapter makes of it.
-async fn receives(
+pub async fn receives(
     provider: Arc<dyn Provider>,
 ) -> (String, Arc<Mutex<Vec<Result<Vec<Receipt>, CallbackError>>>>) {
     let received = Arc::new(Mutex::new(Vec::new()));

@@ -7,6 +7,7 @@ mod postmark;
 mod resend;
 mod sendgrid;
 mod ses;
+mod smtp;
 
 use std::sync::Arc;
 
@@ -92,5 +93,12 @@ pub const KINDS: &[Kind] = &[
         is_idempotent: false,
         message_id: postmark::message_id,
         callback: postmark::callback,
+    },
+    Kind {
+        name: "smtp",
+        routes: smtp::routes,
+        is_idempotent: false,
+        message_id: smtp::message_id,
+        callback: smtp::callback,
     },
 ];
