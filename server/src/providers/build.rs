@@ -27,6 +27,9 @@ const ADAPTERS: &[(&str, Make)] = &[
     ("sendgrid", super::sendgrid::make),
     ("postmark", super::postmark::make),
     ("smtp", super::smtp::make),
+    ("twilio", super::twilio::make),
+    ("sinch", super::sinch::make),
+    ("infobip", super::infobip::make),
 ];
 
 /// This version has the adapter of this kind.

@@ -7,6 +7,7 @@ mod build;
 pub mod classes;
 pub mod demo;
 pub mod http;
+pub mod infobip;
 pub mod infrai;
 pub mod kept;
 pub mod mail;
@@ -19,10 +20,12 @@ pub mod sender;
 pub mod sendgrid;
 pub mod ses;
 pub mod signature;
+pub mod sinch;
 pub mod smtp;
 pub mod svix;
 pub mod template;
 pub mod transport;
+pub mod twilio;
 pub mod vendor;
 
 pub use build::{BuildError, Registry, build, is_available, kinds};
@@ -195,6 +198,12 @@ impl Query {
     #[must_use]
     pub const fn earliest(&self) -> Stamp {
         self.since.plus(-SCAN_SKEW)
+    }
+
+    /// A message of this time may be the attempt's, if nothing else is known of it.
+    #[must_use]
+    pub const fn is_near(&self, at: Stamp) -> bool {
+        at.since(self.since).abs() <= SCAN_SKEW
     }
 }
 

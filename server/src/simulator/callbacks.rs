@@ -115,7 +115,10 @@ pub(super) fn start(
     options: &Options,
 ) {
     let own = || incoming.target.clone().or_else(|| simulator.settings.callbacks.clone());
-    let target = options.target.clone().or_else(own);
+    let target = options.target.clone().or_else(own).map(|target| match &options.secret {
+        Some(key) => CallbackTarget { key: key.clone(), ..target },
+        None => target,
+    });
     let ends = sent.ends().map(|(at, seen)| (at.since(sent.at), seen));
     let plan = options.callbacks.plan(ends);
     let Some(kind) = KINDS.iter().find(|known| known.name == incoming.kind) else { return };

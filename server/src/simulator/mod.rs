@@ -307,6 +307,10 @@ impl Simulator {
         self.settings.secret.as_ref()
     }
 
+    fn entropy(&self) -> &dyn Entropy {
+        &*self.entropy
+    }
+
     fn now(&self) -> Stamp {
         self.clock.now()
     }

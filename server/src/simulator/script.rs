@@ -13,7 +13,9 @@
 //! its number does not travel, so no provider can know it.
 //!
 //! A behaviour is a word, or an object with its parameter in either of the forms above. Options stand beside
-//! `behaviour`, or in an object `options`. Without `behaviour` calls are accepted. `retry_after` is seconds,
+//! `behaviour`, or in an object `options`. Callbacks of a kind whose calls name a callback URL go there, if it
+//! is on this machine, signed with `callback_secret` or else with the credential of the call; `callback_url`
+//! and `callback_secret` together name another place. Without `behaviour` calls are accepted. `retry_after` is seconds,
 //! or any text, which then is the header as it stands.
 
 use std::fmt;
@@ -146,6 +148,8 @@ pub struct Options {
     pub callbacks: Callbacks,
     /// Where callbacks go, instead of where the settings say.
     pub target: Option<CallbackTarget>,
+    /// What they are signed with, where the call itself says where they go.
+    pub secret: Option<Secret>,
     /// How long after its acceptance a message is delivered, instead of what the settings say.
     pub deliver_after: Option<i64>,
     pub delivery: Delivery,
@@ -304,6 +308,7 @@ fn options(fields: &mut Map<String, Value>) -> Result<Options, ScriptError> {
         Some("never") => Delivery::Never,
         Some(_) => return Err(ScriptError::new("delivery", "unknown_word")),
     };
+    let mut secret = None;
     let target = match (text(fields, "", "callback_url")?, text(fields, "", "callback_secret")?) {
         (None, None) => None,
         (Some(url), Some(key)) => Some(
@@ -311,13 +316,18 @@ fn options(fields: &mut Map<String, Value>) -> Result<Options, ScriptError> {
                 .ok_or(ScriptError::new("callback_url", "not_a_loopback_url"))?,
         ),
         (Some(_), None) => return Err(ScriptError::new("callback_secret", "missing")),
-        (None, Some(_)) => return Err(ScriptError::new("callback_url", "missing")),
+        // For kinds whose callbacks go where the call itself says.
+        (None, Some(key)) => {
+            secret = Some(Secret::new(key));
+            None
+        }
     };
     Ok(Options {
         lookup_lag: millis(fields, "", "lookup_lag_ms")?.map_or(0, micros),
         lookup_down,
         callbacks,
         target,
+        secret,
         deliver_after: millis(fields, "", "deliver_after_ms")?.map(micros),
         delivery,
     })

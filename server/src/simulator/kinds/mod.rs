@@ -1,17 +1,25 @@
 //! The wire protocols. A new one is a module here and a row in [`KINDS`].
 
 mod generic;
+mod infobip;
 mod infrai;
 mod mailgun;
 mod postmark;
 mod resend;
 mod sendgrid;
 mod ses;
+mod sinch;
 mod smtp;
+mod twilio;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::header::{AUTHORIZATION, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 use super::Simulator;
@@ -101,4 +109,53 @@ pub const KINDS: &[Kind] = &[
         message_id: smtp::message_id,
         callback: smtp::callback,
     },
+    Kind {
+        name: "twilio",
+        routes: twilio::routes,
+        is_idempotent: false,
+        message_id: twilio::message_id,
+        callback: twilio::callback,
+    },
+    Kind {
+        name: "sinch",
+        routes: sinch::routes,
+        is_idempotent: false,
+        message_id: sinch::message_id,
+        callback: sinch::callback,
+    },
+    Kind {
+        name: "infobip",
+        routes: infobip::routes,
+        is_idempotent: true,
+        message_id: infobip::message_id,
+        callback: infobip::callback,
+    },
 ];
+
+/// What is behind `Bearer `, `App ` or another scheme with a single token.
+fn token(headers: &HeaderMap, scheme: &str) -> Option<Secret> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let token = value.strip_prefix(scheme)?.strip_prefix(' ')?;
+    (!token.is_empty()).then(|| Secret::new(token.to_owned()))
+}
+
+/// User and password of `Basic`.
+fn basic(headers: &HeaderMap) -> Option<(String, Secret)> {
+    let encoded = token(headers, "Basic")?;
+    let pair = STANDARD.decode(encoded.expose()).ok()?;
+    let (user, password) = std::str::from_utf8(&pair).ok()?.split_once(':')?;
+    (!password.is_empty()).then(|| (user.to_owned(), Secret::new(password.to_owned())))
+}
+
+/// An attempt id for a call that names none.
+fn unnamed(entropy: &dyn Entropy) -> String {
+    format!("unnamed-{}", entropy.hex(8))
+}
+
+/// `Retry-After` as scripted, where it can be a header.
+fn retry_after(mut response: Response, text: &str) -> Response {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        response.headers_mut().insert(RETRY_AFTER, value);
+    }
+    response
+}
