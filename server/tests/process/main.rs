@@ -3,6 +3,7 @@
 mod canary;
 mod cluster;
 mod kit;
+mod launch;
 mod loss;
 mod restore;
 mod shared;
