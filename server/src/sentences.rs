@@ -6,6 +6,7 @@
 use app::model::{Channel, Fact, FactKind, Reason, Record as RecordView, State};
 
 use crate::domain::{Facing, Policy, Record};
+use crate::policy::AfterUnknown;
 
 /// What happens next with this record, and what will not.
 #[must_use]
@@ -46,6 +47,20 @@ pub fn next(r: &Record, view: &RecordView, policy: &Policy, facing: Option<&Faci
             _ => "Nothing: it is over. A new request is safe.".to_owned(),
         },
         State::Expired => "Nothing: its time ran out. A new request is safe.".to_owned(),
+    }
+}
+
+/// Whether the person may ask again while this outcome is unknown.
+#[must_use]
+pub const fn after_unknown(rule: AfterUnknown) -> &'static str {
+    match rule {
+        AfterUnknown::Now => {
+            "The person may ask again at once: a new request is a message of its own."
+        }
+        AfterUnknown::Window => {
+            "The person may ask again in another request window; until then a new request has to wait."
+        }
+        AfterUnknown::Settled => "A new request has to wait until this outcome is known.",
     }
 }
 

@@ -115,7 +115,8 @@ impl World {
             ..Capability::of(Kind::find("http").unwrap(), None)
         };
         let facing = HashMap::from([("post".to_owned(), capability.facing())]);
-        let rules = Rules::new(config.policy(), facing, 50);
+        let mut rules = Rules::new(config.policy(), facing, 50);
+        rules.sending = config.sending.clone();
         let env = Env {
             clock: Arc::new(clock.clone()),
             entropy: entropy.clone(),
@@ -385,6 +386,8 @@ const EXPECTED: &[(Verb, &str, &[&str])] = &[
     (Verb::Get, "/unknown", OPERATORS),
     (Verb::Get, "/freeze", OPERATORS),
     (Verb::Post, "/freeze", FREEZERS),
+    (Verb::Get, "/policy", OPERATORS),
+    (Verb::Post, "/policy", FREEZERS),
     (Verb::Get, "/providers", OPERATORS),
     (Verb::Get, "/workers", OPERATORS),
     (Verb::Get, "/lookup", LOOKERS),
@@ -1320,4 +1323,64 @@ async fn a_database_that_is_gone_is_said_with_an_id() {
     assert!(page.text.contains("Error id") || page.text.contains("error id"), "{}", page.text);
     assert!(!page.text.contains("sqlite") && !page.text.contains("pool"), "{}", page.text);
     assert!(browser.session().is_some(), "nobody is signed out for it");
+}
+
+#[tokio::test]
+async fn a_breaker_is_closed_once_with_a_reason_by_those_who_may() {
+    let more = "[policy.breaker]\nmessages_max = 500\n";
+    let world = World::configured("http://127.0.0.1:3000", more).await;
+    let pool =
+        sqlx::SqlitePool::connect(&format!("sqlite://{}", world.folder.join("test.db").display()))
+            .await
+            .unwrap();
+    sqlx::query(
+        "INSERT INTO country_breakers (country, state, cause, since, counted_from, probes, actor)
+         VALUES ('LV', 'open', 'count', 1790000000000000, 0, 0, 'system')",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    let mut reader = world.signed_in(Role::Support).await;
+    let page = reader.get("/policy").await;
+    assert_eq!(page.status, StatusCode::OK);
+    assert!(page.text.contains("Breaker of LV") && !page.text.contains("Close breaker"));
+    assert!(page.text.contains("500 messages"), "{}", page.text);
+    let mut browser = world.signed_in(Role::Oncall).await;
+    let page = browser.get("/policy").await;
+    let (csrf, key) = (page.field("csrf"), page.field("action_key"));
+    let form = |reason: &'static str| {
+        vec![
+            ("csrf", csrf.as_str()),
+            ("action_key", key.as_str()),
+            ("country", "LV"),
+            ("reason", reason),
+        ]
+    };
+    for bad in ["", "ask user@example.com"] {
+        let page = browser.post("/policy", &form(bad)).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{bad}");
+    }
+    let done = browser.post("/policy", &form("INC-7: a campaign of our own")).await;
+    assert_eq!(
+        (done.status, done.location()),
+        (StatusCode::SEE_OTHER, "/policy?done=closed&country=LV")
+    );
+    let again = browser.post("/policy", &form("INC-7: a campaign of our own")).await;
+    assert_eq!(again.location(), "/policy?done=repeated&country=LV");
+    let page = browser.get(done.location()).await;
+    assert!(page.text.contains("Closed: the breaker of LV."), "{}", page.text);
+    assert!(page.text.contains("No breaker is open"));
+    let (state, actor, reason): (String, String, String) =
+        sqlx::query_as("SELECT state, actor, reason FROM country_breakers WHERE country = 'LV'")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+    assert_eq!((state.as_str(), reason.as_str()), ("closed", "INC-7: a campaign of our own"));
+    assert!(actor.starts_with("operator:"));
+    let facts: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM facts WHERE kind = 'breaker'")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(facts, 1);
+    pool.close().await;
 }

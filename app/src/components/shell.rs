@@ -73,6 +73,7 @@ const MENU: &[(&str, &[Entry])] = &[
         "Health",
         &[
             entry("/providers", "Providers", "plug", Permission::SeeHealth),
+            entry("/policy", "Sending rules", "shield", Permission::SeeHealth),
             entry("/workers", "Workers", "cpu", Permission::SeeHealth),
         ],
     ),

@@ -332,6 +332,88 @@ pub struct SellerRow {
     pub request_window: Option<String>,
     /// First 12 hex digits.
     pub token_id: Option<String>,
+    /// Where the token stands; with `token_id`.
+    pub token: TokenWord,
+    /// The record whose message, or whose use, replaced the token.
+    pub replaced_by: Option<String>,
+}
+
+/// Where a token stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TokenWord {
+    #[default]
+    Live,
+    Consumed,
+    Superseded,
+    Expired,
+}
+
+impl TokenWord {
+    /// The word on the page.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Consumed => "consumed",
+            Self::Superseded => "superseded",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// `/policy`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyPage {
+    /// Rules are counted and stop nothing.
+    pub is_monitor: bool,
+    pub currency: String,
+    /// Rule to value, as configured; empty where nothing is.
+    pub rules: Vec<(String, String)>,
+    pub countries: Vec<CountryView>,
+    /// There are more countries than the page shows.
+    pub more: bool,
+    pub may_close: bool,
+    /// One-time key: a double click acts once.
+    pub action_key: String,
+}
+
+/// Text messages to one country.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountryView {
+    /// ISO 3166, two letters; `ZZ` for none.
+    pub country: String,
+    pub last_hour: CountrySums,
+    pub last_day: CountrySums,
+    /// Of the price table, in millionths.
+    pub price: Option<i64>,
+    pub breaker: Option<BreakerView>,
+}
+
+/// What went to a country, and what was stopped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountrySums {
+    pub messages: u64,
+    /// Millionths.
+    pub price: i64,
+    pub stopped: u64,
+}
+
+/// The breaker of a country that has a budget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BreakerView {
+    /// `closed`, `open` or `half_open`.
+    pub state: String,
+    /// `count` or `price`: what opened it last.
+    pub cause: Option<String>,
+    pub since: Stamp,
+    /// When an open one lets probes through.
+    pub probes_at: Option<Stamp>,
+    pub actor: String,
+    pub reason: Option<String>,
+    pub messages_max: Option<u32>,
+    /// Millionths.
+    pub price_max: Option<i64>,
+    pub window_ms: i64,
 }
 
 /// `/unknown`

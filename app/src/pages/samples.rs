@@ -368,6 +368,8 @@ pub fn seller() -> SellerPage {
         record: record(n, state, reason),
         request_window: window.map(str::to_owned),
         token_id: (n != 3).then(|| format!("b41d09aa7c3{n}")),
+        token: if n > 0 { TokenWord::Superseded } else { TokenWord::Live },
+        replaced_by: (n == 1).then(|| record(0, state, reason).id),
     };
     SellerPage {
         seller_id: "seller_1042".to_owned(),
@@ -459,6 +461,45 @@ pub fn refused_form() -> FormState {
             pair("confirm", "al"),
         ],
         notice: None,
+    }
+}
+
+pub fn policy(may_close: bool) -> PolicyPage {
+    let sums = |messages, price, stopped| CountrySums { messages, price, stopped };
+    let breaker = |state: &str| BreakerView {
+        state: state.to_owned(),
+        cause: Some("price".to_owned()),
+        since: ago(340),
+        probes_at: (state == "open").then(|| now().plus(560 * SECOND)),
+        actor: "system".to_owned(),
+        reason: None,
+        messages_max: Some(500),
+        price_max: Some(20_000_000),
+        window_ms: 3_600_000,
+    };
+    let country = |country: &str, state: Option<&str>, stopped| CountryView {
+        country: country.to_owned(),
+        last_hour: sums(31, 244_900, stopped),
+        last_day: sums(1_204, 9_511_600, stopped),
+        price: (country != "ZZ").then_some(7_900),
+        breaker: state.map(breaker),
+    };
+    PolicyPage {
+        is_monitor: false,
+        currency: "USD".to_owned(),
+        rules: vec![
+            ("limits.seller".to_owned(), "5 per 15m".to_owned()),
+            ("policy.after_unknown".to_owned(), "now".to_owned()),
+        ],
+        countries: vec![
+            country("LV", Some("open"), 4_960),
+            country("EE", Some("half_open"), 12),
+            country("US", Some("closed"), 0),
+            country("ZZ", None, 0),
+        ],
+        more: true,
+        may_close,
+        action_key: "one-time-key".to_owned(),
     }
 }
 

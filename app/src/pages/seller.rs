@@ -103,7 +103,10 @@ fn window(rows: &[SellerRow], now: Stamp) -> AnyView {
                     <td class="num c2">{record.calls.to_string()}</td>
                     <td class="c3">{row.token_id.as_ref().map_or_else(
                         || view! { <span class="muted">"none"</span> }.into_any(),
-                        |token| view! { <code>{token.clone()}"…"</code> }.into_any(),
+                        |token| view! {
+                            <code>{token.clone()}"…"</code>
+                            <span class="sub">{row.token.as_str()}{replaced_by(row)}</span>
+                        }.into_any(),
                     )}</td>
                 </tr>
             }
@@ -142,6 +145,13 @@ fn window(rows: &[SellerRow], now: Stamp) -> AnyView {
         </section>
     }
     .into_any()
+}
+
+/// What replaced a token, where another record did.
+fn replaced_by(row: &SellerRow) -> Option<AnyView> {
+    let id = row.replaced_by.as_ref()?;
+    let href = format!("/events/{}", percent_encoded(id));
+    Some(view! { " by "<a href=href>"a later request"</a> }.into_any())
 }
 
 fn nothing(data: &SellerPage, path: String) -> AnyView {

@@ -124,6 +124,27 @@ fn gallery() -> Vec<(&'static str, String)> {
             }),
         ),
         (
+            "policy",
+            any(&|| {
+                let form = FormState {
+                    problem: Some("Nothing was done.".to_owned()),
+                    fields: vec![("reason".to_owned(), "Say why.".to_owned())],
+                    typed: vec![("country".to_owned(), "LV".to_owned())],
+                    notice: None,
+                };
+                super::policy(f(Oncall, "/policy"), samples::policy(true), form, options())
+                    .into_any()
+            }),
+        ),
+        (
+            "policy-reader",
+            any(&|| {
+                let data = samples::policy(false);
+                super::policy(f(Support, "/policy"), data, FormState::default(), options())
+                    .into_any()
+            }),
+        ),
+        (
             "seller",
             any(&|| {
                 super::seller(f(Support, "/sellers/s"), samples::seller(), options()).into_any()

@@ -30,6 +30,7 @@ const UNSEALED: &str = "sendonce_log_unsealed_facts";
 const OLDEST_UNSEALED: &str = "sendonce_log_oldest_unsealed_age_seconds";
 const OUTSIDE_FAILURES: &str = "sendonce_log_outside_failures_total";
 const FROZEN: &str = "sendonce_dispatch_frozen";
+const OPEN_BREAKERS: &str = "sendonce_price_breakers_open";
 const LAST_TICK: &str = "sendonce_last_tick_timestamp_seconds";
 const BUILD_INFO: &str = "sendonce_build_info";
 const DUPLICATE_EVIDENCE: &str = "sendonce_duplicate_evidence_total";
@@ -138,6 +139,7 @@ fn describe() {
         OUTSIDE_FAILURES,
         "Signed heads that could not be written outside the database."
     );
+    describe_gauge!(OPEN_BREAKERS, "Countries whose breaker is not closed.");
     describe_gauge!(FROZEN, "1 while any freeze is in force.");
     describe_gauge!(
         PAUSED,
@@ -175,6 +177,7 @@ pub(super) fn fill(gauges: &Gauges, now: Stamp, is_up: bool) {
         metrics::gauge!(name).set(seconds(age));
     }
     metrics::gauge!(UNSEALED).set(number(gauges.unsealed));
+    metrics::gauge!(OPEN_BREAKERS).set(number(gauges.open_breakers));
     metrics::gauge!(FROZEN).set(if gauges.freezes > 0 { 1.0 } else { 0.0 });
     for (provider, is_paused, is_stopped) in &gauges.pauses {
         for (name, holds) in [(PAUSED, is_paused), (STOPPED, is_stopped)] {

@@ -17,6 +17,7 @@ mod lookup;
 pub mod metrics;
 pub mod openapi;
 mod oplog;
+mod policy_desk;
 pub mod problem;
 pub mod render;
 pub mod request_id;

@@ -33,7 +33,9 @@ use super::problem::Problem;
 use super::session::{self, Anonymous, Sessions, Visitor};
 use super::site::Site;
 use super::sse::{self, Streams};
-use super::{account, admin, cursor, desk, login, lookup, oplog, render, search, setup};
+use super::{
+    account, admin, cursor, desk, login, lookup, oplog, policy_desk, render, search, setup,
+};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::entropy::Entropy;
@@ -506,6 +508,8 @@ impl Visit<'_> {
             Act::FreezeDesk => desk::show(self).await,
             Act::Freeze => desk::act(self, form).await,
             Act::Providers => self.providers().await,
+            Act::Policy => policy_desk::show(self).await,
+            Act::CloseBreaker => policy_desk::close(self, form).await,
             Act::Workers => self.workers().await,
             Act::Users => admin::users(self).await,
             Act::ChangeUsers => admin::change_users(self, form).await,
@@ -534,6 +538,7 @@ impl Visit<'_> {
             Act::ChangeClients => admin::stale_clients(self, form).await,
             Act::ChangeAccount => account::stale(self).await,
             Act::LookUp => lookup::show(self, Some(lookup::STALE)).await,
+            Act::CloseBreaker => policy_desk::stale(self, form).await,
             _ => Ok(self.state.refuse(Some(self.frame.clone()), &Refusal::StaleForm)),
         }
     }

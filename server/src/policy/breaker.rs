@@ -6,6 +6,8 @@
 
 use app::model::Stamp;
 
+use crate::config::duration;
+
 /// What one country may take within a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
@@ -16,6 +18,23 @@ pub struct Budget {
     /// How long it stays open, and how long the probes must last.
     pub cooldown: i64,
     pub probes: u32,
+}
+
+impl Budget {
+    /// In words, for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let messages = self.messages_max.map(|max| format!("{max} messages"));
+        let price = self.price_max.map(|max| format!("a price of {}", super::prices::format(max)));
+        let most: Vec<String> = messages.into_iter().chain(price).collect();
+        format!(
+            "{} per {}, then {} probes after {}",
+            most.join(" or "),
+            duration::format(self.window),
+            self.probes,
+            duration::format(self.cooldown)
+        )
+    }
 }
 
 /// What opened a breaker.

@@ -181,7 +181,7 @@ impl SendingRules {
         }
         let budgets = self.budgets.iter().map(|(country, budget)| (country.as_str(), budget));
         for (country, budget) in budgets.chain(self.budget.iter().map(|budget| ("all", budget))) {
-            shared.insert(format!("policy.breakers.{country}"), format!("{budget:?}"));
+            shared.insert(format!("policy.breakers.{country}"), budget.text());
         }
         shared
     }

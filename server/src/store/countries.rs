@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use app::model::{Detail, FactKind, Stamp};
+use app::model::{BreakerView, CountrySums, CountryView, Detail, FactKind, PolicyPage, Stamp};
 
-use super::engine::{Batch, Engine, Sql, same};
+use super::engine::{Batch, Engine, Row, Sql, same};
 use super::{Error, SqlStore};
 use crate::policy::breaker::{Breaker, Budget, Cause, Position, Spent};
 
@@ -21,6 +21,30 @@ const OLD: Sql = same(
     "DELETE FROM country_slices WHERE slice_at <= $1 AND (country, slice_at) IN
        (SELECT country, slice_at FROM country_slices WHERE slice_at <= $1 LIMIT $2)",
 );
+
+/// Countries and breakers that the page shows at most.
+const ROWS_MAX: i64 = 100;
+
+const HOUR: i64 = 3_600_000_000;
+const DAY: i64 = 24 * HOUR;
+
+/// Last hour and last day, the most expensive first.
+const SUMS: Sql = same(
+    "SELECT country,
+        CAST(SUM(CASE WHEN slice_at >= $1 THEN messages ELSE 0 END) AS BIGINT),
+        CAST(SUM(CASE WHEN slice_at >= $1 THEN price ELSE 0 END) AS BIGINT),
+        CAST(SUM(CASE WHEN slice_at >= $1 THEN stopped ELSE 0 END) AS BIGINT),
+        CAST(SUM(messages) AS BIGINT), CAST(SUM(price) AS BIGINT), CAST(SUM(stopped) AS BIGINT)
+     FROM country_slices WHERE slice_at >= $2
+     GROUP BY country ORDER BY 6 DESC, 5 DESC, country LIMIT $3",
+);
+
+fn sums(row: &mut Row) -> Result<CountrySums, Error> {
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    let messages = count(row.int()?);
+    let price = row.int()?;
+    Ok(CountrySums { messages, price, stopped: count(row.int()?) })
+}
 
 /// One country, while a commit decides about it.
 #[derive(Debug)]
@@ -267,6 +291,94 @@ impl<E: Engine> SqlStore<E> {
         self.note_breaker(&mut tx, country, &breaker, actor).await?;
         E::commit(tx).await?;
         Ok(true)
+    }
+
+    /// The page's figures: rules as configured, countries by what they cost, breakers that moved.
+    pub(super) async fn policy_of_countries(&self) -> Result<PolicyPage, Error> {
+        let sending = &self.env.rules.sending;
+        let mut tx = self.engine.begin_read().await?;
+        let now = self.env.clock.now();
+        let (hour, day) = (slice_at(now.plus(-HOUR)), slice_at(now.plus(-DAY)));
+        let rows = Self::query(&mut tx, SUMS, vec![hour.into(), day.into(), (ROWS_MAX + 1).into()]);
+        let mut countries: Vec<CountryView> = Vec::new();
+        for mut row in rows.await? {
+            let country = row.text()?;
+            countries.push(CountryView {
+                last_hour: sums(&mut row)?,
+                last_day: sums(&mut row)?,
+                price: sending.price(&country),
+                breaker: None,
+                country,
+            });
+        }
+        let more = countries.len() as i64 > ROWS_MAX;
+        countries.truncate(usize::try_from(ROWS_MAX).unwrap_or(usize::MAX));
+        for (country, view) in self.breakers(&mut tx).await? {
+            match countries.iter_mut().find(|known| known.country == country) {
+                Some(known) => known.breaker = Some(view),
+                // Shown as long as it is not closed, whatever was sent.
+                None if view.state != Position::Closed.as_str() => countries.push(CountryView {
+                    price: sending.price(&country),
+                    country,
+                    breaker: Some(view),
+                    ..CountryView::default()
+                }),
+                None => {}
+            }
+        }
+        let rules = sending.shared().into_iter().filter(|(key, value)| {
+            !value.is_empty() && !matches!(key.as_str(), "policy.prices" | "limits.prefix_digits")
+        });
+        Ok(PolicyPage {
+            is_monitor: sending.is_monitor,
+            currency: sending.currency.clone(),
+            rules: rules.collect(),
+            countries,
+            more,
+            ..PolicyPage::default()
+        })
+    }
+
+    async fn breakers(&self, tx: &mut E::Tx) -> Result<Vec<(String, BreakerView)>, Error> {
+        let rows = Self::query(
+            tx,
+            same(
+                "SELECT country, state, cause, since, actor, reason FROM country_breakers
+                 ORDER BY CASE state WHEN 'closed' THEN 1 ELSE 0 END, since DESC, country LIMIT $1",
+            ),
+            vec![ROWS_MAX.into()],
+        )
+        .await?;
+        let mut views = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            let country = row.text()?;
+            let Some(budget) = self.env.rules.sending.budget(&country) else { continue };
+            let (state, cause, since) = (row.text()?, row.maybe_text()?, row.stamp()?);
+            let is_open = state == Position::Open.as_str();
+            views.push((
+                country,
+                BreakerView {
+                    probes_at: is_open.then(|| since.plus(budget.cooldown)),
+                    state,
+                    cause,
+                    since,
+                    actor: row.text()?,
+                    reason: row.maybe_text()?,
+                    messages_max: budget.messages_max,
+                    price_max: budget.price_max,
+                    window_ms: budget.window / 1_000,
+                },
+            ));
+        }
+        Ok(views)
+    }
+
+    /// How many breakers are not closed.
+    pub(super) async fn open_breakers(tx: &mut E::Tx) -> Result<u64, Error> {
+        let sql = same("SELECT COUNT(*) FROM country_breakers WHERE state <> 'closed'");
+        let mut rows = Self::query(tx, sql, Vec::new()).await?;
+        let count = rows.pop().map_or(Ok(0), |mut row| row.int())?;
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     /// Removes slices that no page and no window reads any more.

@@ -33,7 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use app::model::{
-    Capped, Channel, ClientView, EventPage, Fact, Freeze, FreezePage, OverviewPage,
+    Capped, Channel, ClientView, EventPage, Fact, Freeze, FreezePage, OverviewPage, PolicyPage,
     Record as RecordView, Role, SellerPage, Stamp, State, UnknownPage, UserView, WorkerView,
 };
 use async_trait::async_trait;
@@ -405,6 +405,8 @@ pub struct Gauges {
     pub dispatching: u64,
     pub duplicate_calls: u64,
     pub freezes: u64,
+    /// Breakers of countries that are not closed.
+    pub open_breakers: u64,
     /// Each provider that was ever paused: whether it is now, and whether it refuses our credentials.
     pub pauses: Vec<(String, bool, bool)>,
     /// Facts that wait for their place in the log.
@@ -575,6 +577,8 @@ pub trait Pages: Send + Sync {
         cursor: Option<(Stamp, String)>,
         limit: usize,
     ) -> Result<SellerPage, Error>;
+    /// The sending rules, what went to each country, and the breakers.
+    async fn policy_page(&self) -> Result<PolicyPage, Error>;
     async fn unknown_page(&self, limit: usize) -> Result<UnknownPage, Error>;
     async fn overview(&self) -> Result<OverviewPage, Error>;
     async fn gauges(&self) -> Result<Gauges, Error>;

@@ -1,15 +1,17 @@
 //! What people and callers look at. Nothing here writes, and no count is unbounded.
 
 use app::model::{
-    Age, CallView, Capped, EventPage, Fact, FactKind, OverviewPage, Record as RecordView,
-    SellerPage, SellerRow, Stamp, State, UnknownPage, UnknownRow,
+    Age, CallView, Capped, Detail, EventPage, Fact, FactKind, OverviewPage, PolicyPage,
+    Record as RecordView, SellerPage, SellerRow, Stamp, State, TokenWord, UnknownPage, UnknownRow,
 };
 use async_trait::async_trait;
+use std::collections::HashMap;
 
 use super::engine::{Batch, Engine, Value, same};
 use super::freezes::{COUNT_MAX, capped};
 use super::rows::{FACT_COLUMNS, Stored, columns, end_of, read_fact, read_stored, view};
 use super::{Error, Gauges, Listed, Pages, Search, SqlStore};
+use crate::domain::TokenState;
 use crate::sentences;
 
 /// Facts of one record that a page or an answer shows at most.
@@ -20,6 +22,16 @@ const LIST_MAX: usize = 200;
 
 fn rows_limit(limit: usize) -> i64 {
     i64::try_from(limit.clamp(1, LIST_MAX)).unwrap_or(1)
+}
+
+/// Where a token stands. Used comes before replaced, and replaced before expired.
+fn token_word(stored: &Stored, now: Stamp) -> TokenWord {
+    match super::work::token_state(stored) {
+        TokenState::Consumed => TokenWord::Consumed,
+        TokenState::Superseded => TokenWord::Superseded,
+        TokenState::Live if now >= stored.record.expires_at => TokenWord::Expired,
+        TokenState::Live => TokenWord::Live,
+    }
 }
 
 /// The first 12 hex digits: enough to match, too few to use.
@@ -127,6 +139,26 @@ impl<E: Engine> SqlStore<E> {
                 Ok(Some(self.show(tx, &stored).await?))
             }
         }
+    }
+
+    /// The record that replaced each one's token, where another did.
+    async fn replaced_by(
+        tx: &mut E::Tx,
+        rows: &[Stored],
+    ) -> Result<HashMap<String, String>, Error> {
+        let mut batch = Batch::new(
+            "SELECT id, detail FROM facts WHERE kind = 'token' AND reason = 'token_superseded' AND id IN ",
+        );
+        batch.list(rows.iter().map(|stored| &stored.record.id));
+        let mut found = HashMap::new();
+        for mut row in Self::query_batch(tx, batch).await? {
+            let (id, detail) = (row.text()?, row.text()?);
+            let detail: Detail = serde_json::from_str(&detail).unwrap_or_default();
+            if let Some(by) = detail.get_code("by") {
+                found.insert(id, by.to_owned());
+            }
+        }
+        Ok(found)
     }
 
     pub(super) async fn count_of(tx: &mut E::Tx, mut batch: Batch) -> Result<Capped, Error> {
@@ -328,7 +360,12 @@ impl<E: Engine> Pages for SqlStore<E> {
         let facing = self.env.rules.facing.get(&stored.record.provider);
         let duplicates =
             facts.iter().filter(|fact| fact.kind == FactKind::DuplicateEvidence).count();
-        let next_sentence = sentences::next(&stored.record, &record, policy, facing);
+        let mut next_sentence = sentences::next(&stored.record, &record, policy, facing);
+        if stored.record.state == State::DispatchUnknown {
+            let rule = self.env.rules.sending.after_unknown(&stored.extra.purpose);
+            next_sentence.push(' ');
+            next_sentence.push_str(sentences::after_unknown(rule));
+        }
         let answer = sentences::answer(&stored.record, &record, &facts);
         Ok(Some(EventPage {
             provider: (stored.record.attempt > 0).then(|| stored.record.provider.clone()),
@@ -383,18 +420,26 @@ impl<E: Engine> Pages for SqlStore<E> {
             Batch::new("SELECT COUNT(*) FROM (SELECT 1 AS one FROM records r WHERE r.seller_id = ");
         count.bind(seller_id);
         let total = Self::count_of(&mut tx, count).await?;
+        let replaced = Self::replaced_by(&mut tx, &rows).await?;
+        let now = self.env.clock.now();
         let rows: Vec<SellerRow> = rows
             .iter()
             .map(|stored| SellerRow {
                 record: view(stored, &freezes, &self.env.rules.policy),
                 request_window: stored.extra.request_window.clone(),
                 token_id: short_token(stored.extra.token_id.as_ref()),
+                token: token_word(stored, now),
+                replaced_by: replaced.get(&stored.record.id).cloned(),
             })
             .collect();
         let next_cursor = more
             .then(|| rows.last().map(|row| crate::http::cursor::encode(&end_of(&row.record))))
             .flatten();
         Ok(SellerPage { seller_id: seller_id.to_owned(), rows, next_cursor, is_continued, total })
+    }
+
+    async fn policy_page(&self) -> Result<PolicyPage, Error> {
+        self.policy_of_countries().await
     }
 
     async fn unknown_page(&self, limit: usize) -> Result<UnknownPage, Error> {
@@ -483,6 +528,7 @@ impl<E: Engine> Pages for SqlStore<E> {
             dispatching: dispatching.count.count,
             duplicate_calls: Self::duplicate_calls(&mut tx).await?,
             freezes: Self::active_freezes(&mut tx).await?.len() as u64,
+            open_breakers: Self::open_breakers(&mut tx).await?,
             pauses: self.ever_paused(&mut tx).await?,
             unsealed: unsealed.count,
             oldest_unsealed_at: unsealed.oldest_at,

@@ -351,6 +351,18 @@ async fn a_flood_to_a_premium_prefix_opens_its_breaker_and_no_other(b: Bench) {
         (FLOOD - 50 - 40) as i64
     );
     assert_eq!(b.count("SELECT COUNT(*) FROM facts WHERE kind = 'breaker'").await, 1);
+    let page = store.policy_page().await.unwrap();
+    let seen: Vec<(&str, u64, u64, &str)> = page
+        .countries
+        .iter()
+        .map(|country| {
+            let state = country.breaker.as_ref().map_or("", |breaker| breaker.state.as_str());
+            (country.country.as_str(), country.last_day.messages, country.last_hour.stopped, state)
+        })
+        .collect();
+    assert_eq!(seen, [("LV", 40, 4_910, "open"), ("US", 50, 0, "closed")]);
+    assert_eq!(page.countries[0].last_day.price, 50 * S);
+    assert_eq!(store.gauges().await.unwrap().open_breakers, 1);
     // It goes on: after the cooldown five probes go, and it opens again.
     b.later(901);
     for _ in 0..20 {
