@@ -159,6 +159,13 @@ impl Host for System {
         Ok(())
     }
 
+    async fn doctor(
+        &self,
+        config: Result<Config, crate::config::ConfigError>,
+    ) -> Vec<crate::finding::Finding> {
+        crate::doctor::examine(config, &seams()).await
+    }
+
     async fn simulator(&self, options: simulator::Args) -> Result<(), CliError> {
         crate::telemetry::init_logs(&config::Log { level: "info".to_owned(), json: false });
         let seams = seams();

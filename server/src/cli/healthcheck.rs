@@ -61,14 +61,14 @@ pub async fn run(
 }
 
 /// Where this configuration serves its health, as seen from this machine.
-fn own_url(config: &Config) -> String {
+pub(crate) fn own_url(config: &Config) -> String {
     let listen = config.server.health_listen.as_ref().unwrap_or(&config.server.listen);
     let listen = listen.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");
     format!("http://{listen}/readyz")
 }
 
 /// The status of one GET.
-async fn status(url: &Url) -> std::io::Result<u16> {
+pub(crate) async fn status(url: &Url) -> std::io::Result<u16> {
     let port = url.port_or_known_default().unwrap_or(80);
     let mut stream = match url.host() {
         Some(Host::Ipv4(ip)) => TcpStream::connect((ip, port)).await?,

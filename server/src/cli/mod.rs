@@ -8,6 +8,7 @@ pub mod admin;
 pub mod admit;
 pub mod client;
 pub mod config;
+pub mod doctor;
 pub mod error;
 pub mod find;
 pub mod freeze;
@@ -94,6 +95,8 @@ pub enum Command {
     Simulator(simulator::Args),
     /// Providers and what they can do.
     Provider(provider::Args),
+    /// Look at everything that can be wrong, and say what to do.
+    Doctor(doctor::Args),
     /// Ask a running server whether it is ready.
     Healthcheck(healthcheck::Args),
 }
@@ -109,6 +112,12 @@ pub trait Host: Send + Sync {
 
     /// Serves until the process is told to end.
     async fn serve(&self, config: Config, options: serve::Args) -> Result<(), CliError>;
+
+    /// Looks at everything, whether or not the configuration can be read. Changes nothing.
+    async fn doctor(
+        &self,
+        config: Result<Config, crate::config::ConfigError>,
+    ) -> Vec<crate::finding::Finding>;
 
     /// Serves the simulator until the process is told to end.
     async fn simulator(&self, options: simulator::Args) -> Result<(), CliError>;
@@ -171,6 +180,10 @@ pub async fn run(
         Command::Simulator(args) => host.simulator(args.clone()).await,
         Command::Provider(args) => provider::run(args, cli.load(), out),
         Command::TokenId(args) => token_id::run(args, &cli.load()?, input, out),
+        Command::Doctor(args) => {
+            let config = Config::load(cli.config.as_deref(), crate::config::environment());
+            doctor::run(args, &host.doctor(config).await, out)
+        }
         Command::Healthcheck(args) => healthcheck::run(args, || cli.load(), out).await,
         Command::Admit(args) => {
             let config = cli.load()?;
@@ -293,6 +306,7 @@ mod tests {
             "simulator --listen 127.0.0.1:4010 --smtp 127.0.0.1:4025",
             "provider list",
             "token-id --stdin",
+            "doctor --json",
             "healthcheck --url http://127.0.0.1:3000/readyz",
         ] {
             let line = format!("sendonce {command} --config /x/sendonce.toml");

@@ -1186,6 +1186,24 @@ async fn both_engines_have_the_same_tables_and_columns() {
     }
 }
 
+async fn an_examination_tells_the_schema_and_the_keys(b: Bench) {
+    use crate::finding::Level;
+    let level = |findings: &[crate::finding::Finding], check: &str| {
+        findings.iter().find(|finding| finding.check == check).map(|finding| finding.level)
+    };
+    let findings = b.store.inspect().await.expect("reads");
+    assert_eq!(level(&findings, "database.engine"), Some(Level::Good));
+    assert_eq!(level(&findings, "database.schema"), Some(Level::Good));
+    assert_eq!(level(&findings, "keys.match"), Some(Level::Warning), "none are registered");
+    b.store.check_keys().await.expect("registers");
+    let findings = b.store.inspect().await.expect("reads");
+    assert_eq!(level(&findings, "keys.match"), Some(Level::Good));
+    let env = Env { keys: Arc::new(Keys::generate(&SeededEntropy::new(8))), ..b.env.clone() };
+    let other = super::open(&b.url, env).await.expect("opens");
+    let findings = other.inspect().await.expect("reads");
+    assert_eq!(level(&findings, "keys.match"), Some(Level::Bad));
+}
+
 const DAY: i64 = 86_400 * S;
 
 async fn a_restore_makes_unknown_what_may_have_been_sent(b: Bench) {
@@ -1458,6 +1476,7 @@ on_both_engines! {
     a_callback_that_meets_nobody_is_kept_as_facts_and_matched_when_its_message_is_known,
     a_trial_is_kept_with_its_steps_and_the_newest_is_shown,
     a_number_under_another_name_is_not_kept,
+    an_examination_tells_the_schema_and_the_keys,
     a_restore_makes_unknown_what_may_have_been_sent,
     a_restored_record_is_sent_only_when_every_id_is_absent_twice,
     a_new_event_is_read_before_its_first_call_while_an_epoch_is_guarded,

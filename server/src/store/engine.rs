@@ -249,6 +249,9 @@ pub trait Engine: fmt::Debug + Send + Sync + Sized + 'static {
     /// A standby is attached that commits do not wait for: a failover could lose acknowledged commits.
     fn has_unsafe_standby(&self) -> impl Future<Output = Result<bool, Error>> + Send;
 
+    /// How it is set up, for `doctor`.
+    fn inspect(&self) -> impl Future<Output = Result<Vec<crate::finding::Finding>, Error>> + Send;
+
     /// Copies the database into a new file; false where the engine has its own tools for that.
     fn backup(&self, to: &std::path::Path) -> impl Future<Output = Result<bool, Error>> + Send;
 

@@ -12,6 +12,7 @@ mod countries;
 mod duties;
 pub mod engine;
 mod freezes;
+mod inspect;
 mod judge;
 mod limits;
 mod log;
@@ -46,6 +47,7 @@ use crate::policy::{Place, SendingRules};
 
 pub use duties::{Duties, DutyView, Hold};
 pub use engine::SCHEMA_VERSION;
+pub use inspect::Inspect;
 pub use log::{
     FactLog, KeptCheckpoint, LOG_ROWS_MAX, LogHead, LogKey, LogRow, LoggedFact, PurgedRange,
     Sealed, Selection, Unsealed,
@@ -743,6 +745,7 @@ pub trait Store:
     + FactLog
     + People
     + OperatorsLog
+    + Inspect
     + fmt::Debug
 {
     /// Applies the missing migrations.

@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Column as _, Postgres, Row as _, TypeInfo as _, ValueR
 
 use super::Error;
 use super::engine::{Cell, Engine, Row, Sql, Value, migrator, store_error};
+use crate::finding::Finding;
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "ledger", include_str!("../../../migrations/postgres/0001_ledger.sql")),
@@ -46,6 +47,8 @@ const SESSION: [(&str, &str); 6] = [
 pub struct PostgresEngine {
     pool: PgPool,
     name: String,
+    // As the URL has it.
+    port: u16,
     is_named: bool,
     // One listener for the process. A tokio mutex: it is held while waiting, by the one loop that waits.
     listener: tokio::sync::Mutex<Option<PgListener>>,
@@ -80,13 +83,14 @@ impl PostgresEngine {
             options.get_host(),
             options.get_port()
         );
+        let port = options.get_port();
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(PATIENCE)
             .connect_with(options)
             .await
             .map_err(store_error)?;
-        Ok(Self { pool, name, is_named, listener: tokio::sync::Mutex::new(None) })
+        Ok(Self { pool, name, port, is_named, listener: tokio::sync::Mutex::new(None) })
     }
 }
 
@@ -259,6 +263,10 @@ impl Engine for PostgresEngine {
         Ok(standbys > 0)
     }
 
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        inspect(self).await
+    }
+
     async fn backup(&self, _to: &std::path::Path) -> Result<bool, Error> {
         Ok(false)
     }
@@ -271,5 +279,126 @@ impl Engine for PostgresEngine {
         // The listener has a connection of the pool, which would wait for it.
         drop(self.listener.lock().await.take());
         self.pool.close().await;
+    }
+}
+
+/// Settings that are as they must be, or the promise of durability does not hold.
+const DURABLE: [&str; 3] = ["fsync", "full_page_writes", "synchronous_commit"];
+/// The oldest server that has what the statements use.
+const OLDEST: i64 = 140_000;
+/// Dead rows of the queue beyond which its vacuum does not keep up.
+const DEAD_ROWS_MAX: i64 = 100_000;
+
+async fn inspect(engine: &PostgresEngine) -> Result<Vec<Finding>, Error> {
+    type E = PostgresEngine;
+    let mut tx = engine.begin_read().await?;
+    let sql = "SELECT CAST(current_setting('server_version_num') AS BIGINT),
+            current_setting('server_version'), pg_is_in_recovery(), current_setting('fsync'),
+            current_setting('full_page_writes'), current_setting('synchronous_commit'),
+            current_setting('autovacuum'), CAST(current_setting('port') AS BIGINT),
+            CAST(current_setting('max_connections') AS BIGINT),
+            (SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+            (SELECT COALESCE(MAX(n_dead_tup), 0) FROM pg_stat_user_tables
+              WHERE relname IN ('outbox', 'records')),
+            (SELECT COUNT(*) FROM pg_class WHERE relname = 'outbox'
+              AND array_to_string(reloptions, ',') LIKE '%autovacuum%'),
+            (SELECT COUNT(*) FROM pg_stat_replication WHERE application_name <> 'pg_basebackup'),
+            current_setting('synchronous_standby_names')";
+    let mut rows = E::query(&mut tx, sql, Vec::new()).await?;
+    let mut row = rows.pop().ok_or(Error::RowsAffected { expected: 1, actual: 0 })?;
+    let (number, version, is_standby) = (row.int()?, row.text()?, row.flag()?);
+    let durable = [row.text()?, row.text()?, row.text()?];
+    let (vacuums, port, connections_max) = (row.text()? == "on", row.int()?, row.int()?);
+    let (connections, dead, is_tuned) = (row.int()?, row.int()?, row.flag()?);
+    let (standbys, synchronous) = (row.int()?, row.text()?);
+    drop(tx);
+    let mut findings = vec![if number < OLDEST {
+        let step = "use PostgreSQL 14 or newer";
+        Finding::bad("database.engine", &format!("PostgreSQL {version} is too old"), step)
+    } else if is_standby {
+        Finding::bad(
+            "database.engine",
+            &format!("PostgreSQL {version} is a standby, which takes no writes"),
+            "name the primary in DATABASE_URL",
+        )
+    } else {
+        Finding::good("database.engine", &format!("PostgreSQL {version}"))
+    }];
+    let is_weak = |value: &str| value == "off" || (value == "local" && !synchronous.is_empty());
+    let weak: Vec<&str> = DURABLE
+        .iter()
+        .zip(&durable)
+        .filter(|(_, value)| is_weak(value))
+        .map(|(name, _)| *name)
+        .collect();
+    findings.push(if weak.is_empty() {
+        Finding::good("database.durability", "a commit is on the disk before it is acknowledged")
+    } else {
+        Finding::bad(
+            "database.durability",
+            &format!("{} is off: a 202 may be lost in a crash", weak.join(", ")),
+            "switch it on",
+        )
+    });
+    findings.push(match (standbys, synchronous.is_empty()) {
+        (0, _) => Finding::good("database.standby", "no standby is attached"),
+        (n, false) => Finding::good("database.standby", &format!("commits wait for a standby ({n} attached)")),
+        (n, true) => Finding::warning(
+            "database.standby",
+            &format!("{n} asynchronous: a failover to it may lose acknowledged commits and is unsafe"),
+            "set synchronous_standby_names; after such a failover freeze all and run `sendonce restore-complete`",
+        ),
+    });
+    findings.push(if !vacuums {
+        let step = "switch it on: the queue's tables die and grow without it";
+        Finding::bad("database.autovacuum", "autovacuum is off", step)
+    } else if dead > DEAD_ROWS_MAX {
+        Finding::warning(
+            "database.autovacuum",
+            &format!("{dead} dead rows in a table of the queue: autovacuum does not keep up"),
+            "raise autovacuum_vacuum_cost_limit, and look for transactions that stay open",
+        )
+    } else if !is_tuned {
+        Finding::warning(
+            "database.autovacuum",
+            "the queue's tables have the server's own autovacuum settings",
+            "run `sendonce migrate`, which sets tighter ones",
+        )
+    } else {
+        Finding::good("database.autovacuum", &format!("on, {dead} dead rows in the queue"))
+    });
+    let free = connections_max - connections;
+    findings.push(if free < i64::from(CONNECTIONS) {
+        Finding::warning(
+            "database.connections",
+            &format!(
+                "{connections} of {connections_max} are taken; one process uses up to {CONNECTIONS}"
+            ),
+            "raise max_connections, or put a pooler in between",
+        )
+    } else {
+        Finding::good(
+            "database.connections",
+            &format!("{connections} of {connections_max} are taken"),
+        )
+    });
+    findings.push(pooler(engine, port));
+    Ok(findings)
+}
+
+/// Whether a pooler stands between, which has a port of its own, and whether the URL says so.
+fn pooler(engine: &PostgresEngine, port: i64) -> Finding {
+    let check = "database.pooler";
+    match (i64::from(engine.port) != port, engine.is_named) {
+        (false, true) => Finding::good(check, "the server is reached directly"),
+        (_, false) => Finding::good(
+            check,
+            "no state of a session is relied on: fit for a pooler in transaction mode",
+        ),
+        (true, true) => Finding::warning(
+            check,
+            "the server's port is not the URL's: a pooler or a forwarded port stands between",
+            "behind a pooler in transaction mode add ?statement-cache-capacity=0 to DATABASE_URL",
+        ),
     }
 }

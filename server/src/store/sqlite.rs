@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Column as _, Row as _, Sqlite, TypeInfo as _, ValueRef
 
 use super::Error;
 use super::engine::{Cell, Engine, Row, Sql, Value, migrator, store_error};
+use crate::finding::Finding;
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "ledger", include_str!("../../../migrations/sqlite/0001_ledger.sql")),
@@ -23,6 +24,9 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
 
 /// Connections that only read.
 const READERS: u32 = 4;
+
+/// A write-ahead log that is larger is not being folded into its file.
+const LOG_BYTES_MAX: u64 = 256 << 20;
 
 /// How long a statement waits for another process's write, and a task for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -253,6 +257,40 @@ impl Engine for SqliteEngine {
 
     async fn has_unsafe_standby(&self) -> Result<bool, Error> {
         Ok(false)
+    }
+
+    async fn inspect(&self) -> Result<Vec<Finding>, Error> {
+        let mut tx = self.begin_read().await?;
+        let mut ask = async |sql: &'static str| -> Result<Row, Error> {
+            let mut rows = Self::query(&mut tx, sql, Vec::new()).await?;
+            rows.pop().ok_or(Error::Inconsistent {
+                table: "pragma",
+                column: "value",
+                row: sql.to_owned(),
+            })
+        };
+        let version = ask("SELECT sqlite_version()").await?.text()?;
+        let journal = ask("PRAGMA journal_mode").await?.text()?;
+        let mut findings = vec![if journal == "wal" {
+            Finding::good("database.engine", &format!("SQLite {version} with a write-ahead log"))
+        } else {
+            Finding::warning(
+                "database.engine",
+                &format!("SQLite {version} without a write-ahead log"),
+                "put the file on a local disk: a network file system cannot share its memory",
+            )
+        }];
+        let log = std::fs::metadata(format!("{}-wal", self.name)).map_or(0, |file| file.len());
+        findings.push(if log > LOG_BYTES_MAX {
+            Finding::warning(
+                "database.log",
+                &format!("the write-ahead log has grown to {} MB", log >> 20),
+                "look for a process that keeps a long read open; a restart folds it in",
+            )
+        } else {
+            Finding::good("database.log", &format!("the write-ahead log has {} MB", log >> 20))
+        });
+        Ok(findings)
     }
 
     async fn backup(&self, to: &std::path::Path) -> Result<bool, Error> {

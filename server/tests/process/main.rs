@@ -2,6 +2,7 @@
 
 mod canary;
 mod cluster;
+mod doctor;
 mod kit;
 mod launch;
 mod loss;
