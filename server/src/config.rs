@@ -97,6 +97,7 @@ pub struct Config {
     pub evidence: Evidence,
     pub ui: Ui,
     pub auth: Auth,
+    pub retention: Retention,
     pub log: Log,
     /// Limits, rules for text messages, and what to do after an unknown outcome.
     pub sending: SendingRules,
@@ -124,6 +125,31 @@ pub enum KeySource {
     Text(Secret),
     /// What this program, with these arguments, prints.
     Command(Vec<String>),
+}
+
+/// How long things are kept. None: for ever.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// Events with all their facts, from their settling on.
+    pub events: Option<i64>,
+    /// Operators' acts and views.
+    pub operators: Option<i64>,
+    /// How long after its expiry a caller may still repeat an event.
+    pub retry_window: i64,
+    /// How often it is looked what is over.
+    pub every: i64,
+}
+
+impl Retention {
+    /// What is over at this instant.
+    #[must_use]
+    pub fn cutoffs(&self, now: app::model::Stamp) -> crate::store::Cutoffs {
+        crate::store::Cutoffs {
+            settled_before: self.events.map(|kept| now.plus(-kept)),
+            expired_before: now.plus(-self.retry_window),
+            operators_before: self.operators.map(|kept| now.plus(-kept)),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -34,6 +34,8 @@ pub const SWEEP: &str = "sweep:1";
 
 /// Facts get their places in the log. Many look often, so its lease is short.
 pub const SEAL: &str = "seal";
+/// Purges what is over long enough.
+pub const RETENTION: &str = "retention";
 
 /// How long a duty stays with a process that is silent.
 pub const LEASE: Duration = Duration::from_secs(10);

@@ -271,6 +271,27 @@ fn failed(error: Error) -> AdminError {
     }
 }
 
+impl Ledger {
+    fn replace_keys(&self, keys: &crate::keys::Keys) -> Result<(), AdminError> {
+        keys.replace(&self.config.key_file())
+            .map_err(|error| AdminError::Unavailable { message: error.to_string() })
+    }
+
+    async fn note_keys(
+        &self,
+        act: &'static str,
+        version: u32,
+        used: u32,
+    ) -> Result<(), AdminError> {
+        let detail = Detail::default()
+            .code("setting", "keys.fingerprint")
+            .code("act", act)
+            .number("version", i64::from(version))
+            .number("in_use", i64::from(used));
+        self.store.note(FactKind::Config, ACTOR, detail).await.map_err(failed)
+    }
+}
+
 #[async_trait]
 impl Admin for Ledger {
     async fn add_user(
@@ -379,6 +400,62 @@ impl Admin for Ledger {
             )),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    async fn fingerprint_versions(&self) -> Result<Vec<u32>, AdminError> {
+        Ok(self.env.keys.fingerprint_versions())
+    }
+
+    async fn rotate_fingerprint(&self) -> Result<u32, AdminError> {
+        let mut keys = (*self.env.keys).clone();
+        let before = keys.fingerprint_version;
+        keys.rotate_fingerprint(&*self.env.entropy);
+        self.replace_keys(&keys)?;
+        let after = keys.fingerprint_version;
+        self.note_keys("rotated", before, after).await?;
+        Ok(after)
+    }
+
+    async fn drop_fingerprint(&self, version: u32) -> Result<bool, AdminError> {
+        let mut keys = (*self.env.keys).clone();
+        if !keys.drop_fingerprint(version) {
+            return Ok(false);
+        }
+        self.replace_keys(&keys)?;
+        self.note_keys("dropped", version, keys.fingerprint_version).await?;
+        Ok(true)
+    }
+
+    async fn due_for_purge(&self) -> Result<store::Due, AdminError> {
+        let cutoffs = self.config.retention.cutoffs(self.env.clock.now());
+        self.store.due_for_purge(cutoffs).await.map_err(failed)
+    }
+
+    async fn hold(
+        &self,
+        seller_id: Option<&str>,
+        from: Option<Stamp>,
+        to: Option<Stamp>,
+        reason: &str,
+    ) -> Result<String, AdminError> {
+        let hold = store::LegalHold {
+            id: String::new(),
+            seller_id: seller_id.map(str::to_owned),
+            from,
+            to,
+            actor: ACTOR.to_owned(),
+            reason: reason.to_owned(),
+            since: self.env.clock.now(),
+        };
+        self.store.hold(&hold).await.map_err(failed)
+    }
+
+    async fn end_hold(&self, id: &str, reason: &str) -> Result<bool, AdminError> {
+        self.store.end_hold(id, ACTOR, reason).await.map_err(failed)
+    }
+
+    async fn holds(&self) -> Result<Vec<store::LegalHold>, AdminError> {
+        self.store.holds().await.map_err(failed)
     }
 
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError> {

@@ -5,8 +5,9 @@
 //! alone. The database keeps only a check value of each, so that a process with other keys refuses to
 //! start instead of deriving other ids.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,8 @@ pub struct Keys {
     fingerprint: Key,
     /// Stored beside each fingerprint, so that a key can be dropped later.
     pub fingerprint_version: u32,
+    /// Keys of earlier versions. Without its key nobody can tell whose a fingerprint is: dropping one erases.
+    older: BTreeMap<u32, Key>,
 }
 
 #[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
@@ -76,6 +79,9 @@ struct KeyFile {
     token: String,
     fingerprint: String,
     fingerprint_version: u32,
+    /// `version:key` of each earlier key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    older_fingerprints: Vec<String>,
 }
 
 /// Why the keys could not be had.
@@ -102,6 +108,7 @@ impl Keys {
             token: key(),
             fingerprint: key(),
             fingerprint_version: 1,
+            older: BTreeMap::new(),
         }
     }
 
@@ -138,11 +145,44 @@ impl Keys {
             token: key(&file.token)?,
             fingerprint: key(&file.fingerprint)?,
             fingerprint_version: file.fingerprint_version,
+            older: file
+                .older_fingerprints
+                .iter()
+                .map(|line| {
+                    let (version, text) = line.split_once(':').ok_or_else(damaged)?;
+                    Ok((version.parse().map_err(|_| damaged())?, key(text)?))
+                })
+                .collect::<Result<_, KeyError>>()?,
         })
     }
 
     /// Writes the file for the owner alone; false when another process was first.
     fn write(&self, path: &Path) -> Result<bool, KeyError> {
+        let beside = self.write_beside(path)?;
+        let linked = std::fs::hard_link(&beside, path);
+        let _ = std::fs::remove_file(&beside);
+        match linked {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+            Err(source) => Err(KeyError::Io { path: path.display().to_string(), source }),
+        }
+    }
+
+    /// Replaces the file at once and whole.
+    ///
+    /// # Errors
+    /// When it cannot be written; then the old one stands.
+    pub fn replace(&self, path: &Path) -> Result<(), KeyError> {
+        let beside = self.write_beside(path)?;
+        std::fs::rename(&beside, path).map_err(|source| {
+            let _ = std::fs::remove_file(&beside);
+            KeyError::Io { path: path.display().to_string(), source }
+        })
+    }
+
+    /// Writes the file whole beside its place: nobody ever reads half a key file, and of two processes at
+    /// their first start one wins.
+    fn write_beside(&self, path: &Path) -> Result<PathBuf, KeyError> {
         use std::io::Write as _;
         let io = |source| KeyError::Io { path: path.display().to_string(), source };
         let file = KeyFile {
@@ -152,13 +192,16 @@ impl Keys {
             token: hex(&self.token.0),
             fingerprint: hex(&self.fingerprint.0),
             fingerprint_version: self.fingerprint_version,
+            older_fingerprints: self
+                .older
+                .iter()
+                .map(|(version, key)| format!("{version}:{}", hex(&key.0)))
+                .collect(),
         };
         let mut text = toml::to_string(&file).unwrap_or_default();
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(io)?;
         }
-        // Written whole beside the place, then linked into it: nobody ever reads half a key file,
-        // and of two processes at their first start one wins.
         let beside = path.with_extension(format!("new-{}", std::process::id()));
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create(true).truncate(true);
@@ -173,13 +216,25 @@ impl Keys {
         });
         text.zeroize();
         written.map_err(io)?;
-        let linked = std::fs::hard_link(&beside, path);
-        let _ = std::fs::remove_file(&beside);
-        match linked {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-            Err(source) => Err(io(source)),
-        }
+        Ok(beside)
+    }
+
+    /// A new key for fingerprints from here on; the one before it still tells whose the earlier ones are.
+    pub fn rotate_fingerprint(&mut self, entropy: &dyn Entropy) {
+        let before = std::mem::replace(&mut self.fingerprint, Key::generate(entropy));
+        self.older.insert(self.fingerprint_version, before);
+        self.fingerprint_version += 1;
+    }
+
+    /// Forgets the key of an earlier version; false when there is none of this version.
+    pub fn drop_fingerprint(&mut self, version: u32) -> bool {
+        self.older.remove(&version).is_some()
+    }
+
+    /// Versions whose keys are here, oldest first; the last one is in use.
+    #[must_use]
+    pub fn fingerprint_versions(&self) -> Vec<u32> {
+        self.older.keys().copied().chain([self.fingerprint_version]).collect()
     }
 
     /// The id of an attempt: derived, so that the same event gets the same ids again after a restore.
@@ -214,18 +269,31 @@ impl Keys {
         hex(&self.fingerprint.mac_bytes(canonical_destination.as_bytes()))
     }
 
-    /// The hashes of a canonical destination under every key version that is still here.
-    #[must_use]
-    pub fn fingerprints(&self, canonical_destination: &str) -> Vec<String> {
-        vec![self.fingerprint(canonical_destination)]
-    }
-
     /// The shared secret of an operator's second factor: derived, so that the database holds none. 20 bytes,
     /// as RFC 4226 recommends.
     #[must_use]
     pub fn factor_secret(&self, user_id: &str, nonce: &str) -> zeroize::Zeroizing<Vec<u8>> {
         let mac = self.content.mac(&[b"second factor", user_id.as_bytes(), nonce.as_bytes()]);
         zeroize::Zeroizing::new(mac[..20].to_vec())
+    }
+
+    /// Keyed hashes of a canonical destination under every key that is here, the newest first.
+    #[must_use]
+    pub fn fingerprints(&self, canonical_destination: &str) -> Vec<String> {
+        let older = self.older.values().rev();
+        [&self.fingerprint]
+            .into_iter()
+            .chain(older)
+            .map(|key| hex(&key.mac_bytes(canonical_destination.as_bytes())))
+            .collect()
+    }
+
+    /// Whether a fingerprint, of whatever version, is that of this destination.
+    #[must_use]
+    pub fn is_fingerprint_of(&self, fingerprint: &str, canonical_destination: &str) -> bool {
+        self.fingerprints(canonical_destination)
+            .iter()
+            .any(|ours| equal(ours.as_bytes(), fingerprint.as_bytes()))
     }
 
     /// Whether the digits of this text, separators left out, hold the number with this fingerprint, or an
@@ -237,9 +305,7 @@ impl Keys {
             return crate::text::looks_like_personal_data(text);
         }
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-        let is_the_number = |part: &str| {
-            equal(self.fingerprint(&format!("+{part}")).as_bytes(), fingerprint.as_bytes())
-        };
+        let is_the_number = |part: &str| self.is_fingerprint_of(fingerprint, &format!("+{part}"));
         text.to_ascii_lowercase().contains("%40")
             || (7..=15_usize).any(|length| {
                 (0..=digits.len().saturating_sub(length))
@@ -252,12 +318,16 @@ impl Keys {
     #[must_use]
     pub fn checks(&self) -> Vec<(String, String)> {
         let check = |key: &Key| hex(&key.mac(&[b"sendonce key check"])[..8]);
-        vec![
+        let mut checks = vec![
             ("attempt".to_owned(), check(&self.attempt)),
             ("content".to_owned(), check(&self.content)),
             ("token".to_owned(), check(&self.token)),
             (format!("fingerprint-{}", self.fingerprint_version), check(&self.fingerprint)),
-        ]
+        ];
+        for (version, key) in &self.older {
+            checks.push((format!("fingerprint-{version}"), check(key)));
+        }
+        checks
     }
 }
 
@@ -305,4 +375,34 @@ pub fn sha256(bytes: &[u8]) -> String {
 pub fn equal(left: &[u8], right: &[u8]) -> bool {
     use subtle::ConstantTimeEq as _;
     left.ct_eq(right).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Keys;
+    use crate::entropy::SeededEntropy;
+
+    #[test]
+    fn a_dropped_key_makes_its_fingerprints_nobodys_and_leaves_the_others() {
+        let entropy = SeededEntropy::new(11);
+        let path = std::env::temp_dir().join(format!("sendonce-keys-{}", std::process::id()));
+        let (mut keys, is_new) = Keys::load_or_create(&path, &entropy).expect("makes a file");
+        assert!(is_new);
+        let (first, checks) = (keys.fingerprint("+12025550123"), keys.checks());
+        keys.rotate_fingerprint(&entropy);
+        keys.replace(&path).expect("writes");
+        let (mut keys, is_new) = Keys::load_or_create(&path, &entropy).expect("reads");
+        assert!(!is_new && keys.fingerprint_versions() == [1, 2]);
+        assert_ne!(keys.fingerprint("+12025550123"), first);
+        assert!(keys.is_fingerprint_of(&first, "+12025550123"), "by the earlier key");
+        assert!(!keys.is_fingerprint_of(&first, "+12025550124"));
+        assert!(checks.iter().all(|check| keys.checks().contains(check)), "known to the database");
+        assert!(!keys.drop_fingerprint(2), "the one in use stays");
+        assert!(keys.drop_fingerprint(1) && !keys.drop_fingerprint(1));
+        keys.replace(&path).expect("writes");
+        let (keys, _) = Keys::load_or_create(&path, &entropy).expect("reads");
+        assert!(!keys.is_fingerprint_of(&first, "+12025550123"), "erased");
+        assert_eq!(keys.attempt_id("ev-1", 1).len(), 32);
+        let _ = std::fs::remove_file(&path);
+    }
 }

@@ -29,7 +29,7 @@ use crate::providers::resolver::{self, Resolver};
 use crate::providers::transport::Transport;
 use crate::providers::{self, Capability, Registry};
 use crate::reconcile::{self, Reconciler};
-use crate::store::{self, Activation, Env, Error, Rules, Store};
+use crate::store::{self, Activation, Env, Error, Purged, Rules, Store};
 use crate::supervisor::{Supervisor, Ticker, pause_after_error};
 
 /// Between two signs of life.
@@ -44,6 +44,8 @@ const CLOCK_EVERY: Duration = Duration::from_secs(10);
 const EMBEDDED: &str = "embedded";
 /// Between two looks for facts to seal: well below the second within which they are.
 const SEAL_EVERY: Duration = Duration::from_millis(300);
+/// How long the retention waits for the fact of a purge to be sealed before it looks again.
+const PURGE_PAUSE: Duration = Duration::from_millis(500);
 /// Between two sweeps of sessions that are over.
 const SESSIONS_SWEEP: Duration = Duration::from_secs(600);
 /// Counts of limits that are removed in one sweep.
@@ -335,6 +337,7 @@ impl Node {
                 async move { sweep.run_sweep().await }
             });
             self.reconciler = Some(reconciler);
+            self.keep_retention(ticker.clone());
         }
         self.keep_house(ticker.clone());
         self.keep_in_touch();
@@ -350,6 +353,33 @@ impl Node {
             async move {
                 store.purge_sessions(hold).await?;
                 store.purge_limits(LIMITS_SWEEP_MAX).await.map(|_| Pass::Done)
+            }
+        });
+    }
+
+    /// Purges what is over. Named ranges wait for the sealer, so a pass that named some comes again soon.
+    fn keep_retention(&self, ticker: Ticker) {
+        let retention = self.config.retention;
+        if retention.events.is_none() && retention.operators.is_none() {
+            return;
+        }
+        let every = duration(retention.every);
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.env.clock));
+        self.supervisor.keep_duty(self.duty(duty::RETENTION), every, ticker, move |hold| {
+            let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
+            async move {
+                match store.purge(hold, retention.cutoffs(clock.now())).await? {
+                    Purged::Nothing => Ok(Pass::Done),
+                    Purged::Named => {
+                        clock.sleep(PURGE_PAUSE).await;
+                        Ok(Pass::More)
+                    }
+                    Purged::Some(events) => {
+                        metrics::counter!("sendonce_purged_events_total")
+                            .increment(u64::try_from(events).unwrap_or(0));
+                        Ok(Pass::More)
+                    }
+                }
             }
         });
     }

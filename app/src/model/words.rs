@@ -184,6 +184,10 @@ words! {
         Settled = "settled",
         Freeze = "freeze",
         Unfreeze = "unfreeze",
+        /// Ranges of the log are named whose facts leave at the end of their retention.
+        Purge = "purge",
+        /// A legal hold is put or ended.
+        LegalHold = "legal_hold",
         /// A setting that the audit names has changed.
         Config = "config",
         /// The breaker of a country opened, let probes through, or closed.

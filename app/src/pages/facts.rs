@@ -51,6 +51,11 @@ pub fn fact_title(fact: &Fact) -> String {
         FactKind::Settled => "Settled".to_owned(),
         FactKind::Freeze => "Dispatch frozen".to_owned(),
         FactKind::Unfreeze => "Dispatch reopened".to_owned(),
+        FactKind::Purge => "Retention: a purge".to_owned(),
+        FactKind::LegalHold => match fact.detail.get_code("act") {
+            Some("ended") => "Legal hold ended".to_owned(),
+            _ => "Legal hold".to_owned(),
+        },
         FactKind::Config => "Setting changed".to_owned(),
         FactKind::Breaker => match fact.detail.get_code("state") {
             Some("closed") => "Breaker of a country closed".to_owned(),
@@ -162,6 +167,15 @@ pub fn fact_text(fact: &Fact) -> String {
              stay unknown until they are read."
                 .to_owned()
         }
+        FactKind::Purge => {
+            "Facts that are over long enough leave. Their places in the log keep their hashes, \
+             so that the log still verifies."
+                .to_owned()
+        }
+        FactKind::LegalHold => match fact.detail.get_code("act") {
+            Some("ended") => "What it covered follows the retention again.".to_owned(),
+            _ => "What it covers is not purged while it is in force.".to_owned(),
+        },
         FactKind::Config => {
             "A setting that the audit names has another value from here on.".to_owned()
         }
@@ -207,7 +221,8 @@ pub fn fact_icon(fact: &Fact) -> &'static str {
         FactKind::Settled => "check",
         FactKind::Freeze => "frozen",
         FactKind::Unfreeze => "thaw",
-        FactKind::Config => "cog",
+        FactKind::Purge => "clock",
+        FactKind::LegalHold | FactKind::Config => "cog",
         FactKind::Breaker => "alert",
         FactKind::Operator => "person",
     }

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 
 use crate::providers::Secret;
 use crate::store::Restored;
+use crate::store::{Due, LegalHold};
 
 /// Why the ledger did not do it. The texts are shown as they are: no address, key or password in them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +98,32 @@ pub trait Admin: Send + Sync {
 
     /// Copies the embedded database into a new file, and says when it began. Refused for any other.
     async fn backup(&self, to: &std::path::Path) -> Result<Stamp, AdminError>;
+    /// Versions of the fingerprint keys that are here, oldest first; the last one is in use.
+    async fn fingerprint_versions(&self) -> Result<Vec<u32>, AdminError>;
+
+    /// Makes a new fingerprint key in the key file; gives its version.
+    async fn rotate_fingerprint(&self) -> Result<u32, AdminError>;
+
+    /// Removes an earlier fingerprint key from the key file; false when there is none of this version.
+    async fn drop_fingerprint(&self, version: u32) -> Result<bool, AdminError>;
+
+    /// What the retention would remove now.
+    async fn due_for_purge(&self) -> Result<Due, AdminError>;
+
+    /// Puts a legal hold on a seller, on a time (admitted from, before), or on both together; gives its id.
+    async fn hold(
+        &self,
+        seller_id: Option<&str>,
+        from: Option<Stamp>,
+        to: Option<Stamp>,
+        reason: &str,
+    ) -> Result<String, AdminError>;
+
+    /// Ends a legal hold; false when none of this id is in force.
+    async fn end_hold(&self, id: &str, reason: &str) -> Result<bool, AdminError>;
+
+    /// The legal holds in force, oldest first.
+    async fn holds(&self) -> Result<Vec<LegalHold>, AdminError>;
 
     /// The notification of this id, else of this event id.
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError>;

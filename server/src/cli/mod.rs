@@ -14,9 +14,11 @@ pub mod find;
 pub mod freeze;
 pub mod healthcheck;
 pub mod input;
+pub mod keys;
 pub mod out;
 pub mod provider;
 pub mod restore;
+pub mod retention;
 pub mod serve;
 pub mod simulator;
 #[cfg(test)]
@@ -85,6 +87,12 @@ pub enum Command {
     Freezes(freeze::FreezesArgs),
     /// Show the processes, their versions and their lease semantics.
     Workers(workers::Args),
+    /// Show what the retention keeps, and what goes next.
+    Retention(retention::Args),
+    /// The keys of the fingerprints: rotate, or drop one to erase.
+    Keys(keys::Args),
+    /// Legal holds: what they cover is not purged.
+    Hold(retention::HoldArgs),
     /// Name the token of a hash, for whoever holds the keys.
     TokenId(token_id::Args),
     /// After a restore or a failover: see that nothing that may have been sent is sent again.
@@ -222,6 +230,9 @@ async fn with_ledger(
         Command::Workers(args) => workers::run(args, admin, out).await,
         Command::RestoreComplete(args) => restore::restore(args, admin, out).await,
         Command::Backup(args) => restore::backup(args, admin, out).await,
+        Command::Retention(_) => retention::retention(config, admin, out).await,
+        Command::Keys(args) => keys::run(args, admin, out).await,
+        Command::Hold(args) => retention::hold(args, admin, out).await,
         _ => Err(CliError::failed("this command does not use the ledger", "report this")),
     }
 }

@@ -90,6 +90,7 @@ struct Tables {
     users: Vec<(UserView, String)>,
     clients: Vec<ClientView>,
     freezes: Vec<Freeze>,
+    holds: Vec<crate::store::LegalHold>,
     lines: Vec<String>,
 }
 
@@ -243,6 +244,55 @@ impl Admin for Memory {
 
     async fn backup(&self, _to: &std::path::Path) -> Result<Stamp, AdminError> {
         Ok(START)
+    }
+
+    async fn fingerprint_versions(&self) -> Result<Vec<u32>, AdminError> {
+        Ok(vec![1])
+    }
+
+    async fn rotate_fingerprint(&self) -> Result<u32, AdminError> {
+        Ok(2)
+    }
+
+    async fn drop_fingerprint(&self, version: u32) -> Result<bool, AdminError> {
+        Ok(version == 1)
+    }
+
+    async fn due_for_purge(&self) -> Result<crate::store::Due, AdminError> {
+        let none = app::model::Capped { count: 0, more: false };
+        Ok(crate::store::Due { events: none, held: none, operators: none, oldest_settled: None })
+    }
+
+    async fn hold(
+        &self,
+        seller_id: Option<&str>,
+        from: Option<Stamp>,
+        to: Option<Stamp>,
+        reason: &str,
+    ) -> Result<String, AdminError> {
+        let mut tables = self.tables();
+        let id = format!("hold-{}", tables.holds.len());
+        tables.holds.push(crate::store::LegalHold {
+            id: id.clone(),
+            seller_id: seller_id.map(str::to_owned),
+            from,
+            to,
+            actor: "cli".to_owned(),
+            reason: reason.to_owned(),
+            since: Stamp::from_micros(0),
+        });
+        Ok(id)
+    }
+
+    async fn end_hold(&self, id: &str, _reason: &str) -> Result<bool, AdminError> {
+        let mut tables = self.tables();
+        let before = tables.holds.len();
+        tables.holds.retain(|hold| hold.id != id);
+        Ok(tables.holds.len() < before)
+    }
+
+    async fn holds(&self) -> Result<Vec<crate::store::LegalHold>, AdminError> {
+        Ok(self.tables().holds.clone())
     }
 
     async fn find(&self, id_or_event_id: &str) -> Result<Option<Found>, AdminError> {

@@ -9,7 +9,7 @@ use super::duration::{DAY, HOUR, MINUTE, SECOND};
 use super::reader::{Reader, nearest};
 use super::{
     Admission, Auth, Config, Dispatch, Evidence, KINDS, KeySource, Kind, Log, ProviderConfig,
-    Reconcile, Resolver, ResolverKind, Server, Ui,
+    Reconcile, Resolver, ResolverKind, Retention, Server, Ui,
 };
 use crate::providers::Secret;
 
@@ -39,6 +39,7 @@ pub(super) fn build(reader: &mut Reader) -> Config {
             absolute_timeout: reader.duration("ui.absolute_timeout", MINUTE..=90 * DAY),
         },
         auth: auth(reader),
+        retention: retention(reader),
         log: log(reader),
         sending: super::policy::sending(reader),
         prices_file: reader.text_or_none("policy.prices", "the path of a file"),
@@ -292,6 +293,15 @@ fn auth(reader: &mut Reader) -> Auth {
         }
     }
     Auth { totp_required_roles: roles }
+}
+
+fn retention(reader: &mut Reader) -> Retention {
+    Retention {
+        events: reader.duration_or_none("retention.events", INSTANT..=36_500 * DAY),
+        operators: reader.duration_or_none("retention.operators", INSTANT..=36_500 * DAY),
+        retry_window: reader.duration("retention.retry_window", 0..=3_650 * DAY),
+        every: reader.duration("retention.every", INSTANT..=DAY),
+    }
 }
 
 fn log(reader: &mut Reader) -> Log {

@@ -40,6 +40,16 @@ impl Config {
         let roles = roles.map(|role| Value::String(role.as_str().to_owned())).collect();
         auth.put("totp_required_roles", &Value::Array(roles));
         sections.push(("auth".to_owned(), auth));
+        let mut retention = Section::default();
+        if let Some(kept) = self.retention.events {
+            retention.time("events", kept);
+        }
+        if let Some(kept) = self.retention.operators {
+            retention.time("operators", kept);
+        }
+        retention.time("retry_window", self.retention.retry_window);
+        retention.time("every", self.retention.every);
+        sections.push(("retention".to_owned(), retention));
         let mut log = Section::default();
         log.text("level", &self.log.level);
         log.flag("json", self.log.json);

@@ -370,8 +370,8 @@ impl Reconciler {
         let deadline = Deadline { boot: p.env.clock.boot().saturating_add(p.resolver_timeout) };
         match p.resolver.resolve(&request, deadline).await {
             Resolution::Found(resolved) => {
-                let fingerprint = p.env.keys.fingerprint(resolved.canonical.expose());
-                if crate::keys::equal(fingerprint.as_bytes(), task.fingerprint.as_bytes()) {
+                let keys = &p.env.keys;
+                if keys.is_fingerprint_of(&task.fingerprint, resolved.canonical.expose()) {
                     Ok(resolved.to)
                 } else {
                     Err("destination_changed")

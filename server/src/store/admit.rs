@@ -42,6 +42,19 @@ struct Met {
     records: HashMap<String, Stored>,
     /// New records and the ones before them, of the same seller and purpose.
     followed: HashMap<String, String>,
+    /// What is left of purged events, by token and by window.
+    buried_tokens: HashMap<String, Buried>,
+    buried_windows: HashMap<(String, String, String), Buried>,
+}
+
+/// What a tombstone says about a purged event.
+#[derive(Debug, Clone)]
+struct Buried {
+    record_id: String,
+    channel: Channel,
+    destination_hash: String,
+    reset_hash: String,
+    token_id: Option<String>,
 }
 
 impl Met {
@@ -120,7 +133,7 @@ impl<E: Engine> SqlStore<E> {
         let mut tx = self.engine.begin().await?;
         let mut windows = self.open_admission_windows(&mut tx, requests).await?;
         let now = self.env.clock.now();
-        let mut met = Self::meet(&mut tx, requests).await?;
+        let mut met = self.meet(&mut tx, requests).await?;
         let mut new = Vec::new();
         let mut aliases = Vec::new();
         let mut meetings = Vec::new();
@@ -300,7 +313,7 @@ impl<E: Engine> SqlStore<E> {
     }
 
     /// Reads everything that this group could meet.
-    async fn meet(tx: &mut E::Tx, requests: &[Admission]) -> Result<Met, Error> {
+    async fn meet(&self, tx: &mut E::Tx, requests: &[Admission]) -> Result<Met, Error> {
         let mut met = Met::default();
         let mut batch = Batch::new(
             "SELECT idempotency_key, event_id, record_id, content_hash, purged_at FROM admissions
@@ -348,12 +361,57 @@ impl<E: Engine> SqlStore<E> {
             }
         }
         Self::meet_sellers(tx, requests, &mut met, &mut ids).await?;
+        self.meet_buried(tx, requests, &mut met).await?;
         if !ids.is_empty() {
             for stored in Self::load(tx, ids.iter().map(String::as_str)).await?.into_values() {
                 met.learn_record(stored);
             }
         }
         Ok(met)
+    }
+
+    /// Purged events whose token or window one of the requests names.
+    async fn meet_buried(
+        &self,
+        tx: &mut E::Tx,
+        requests: &[Admission],
+        met: &mut Met,
+    ) -> Result<(), Error> {
+        let tokens: Vec<&String> = requests.iter().filter_map(|r| r.token_id.as_ref()).collect();
+        let windows: HashMap<String, (String, String, String)> =
+            requests.iter().filter_map(|r| self.window_of(r)).collect();
+        if tokens.is_empty() && windows.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new(
+            "SELECT record_id, window_hash, token_id, channel, destination_hash, reset_hash
+             FROM tombstones WHERE token_id IN ",
+        );
+        batch.list(tokens).push(" OR window_hash IN ").list(windows.keys());
+        for mut row in Self::query_batch(tx, batch).await? {
+            let (record_id, window, token) = (row.text()?, row.maybe_text()?, row.maybe_text()?);
+            let buried = Buried {
+                record_id,
+                channel: row.word()?,
+                destination_hash: row.text()?,
+                reset_hash: row.text()?,
+                token_id: token.clone(),
+            };
+            if let Some(window) = window.and_then(|hash| windows.get(&hash)) {
+                met.buried_windows.insert(window.clone(), buried.clone());
+            }
+            if let Some(token) = token {
+                met.buried_tokens.insert(token, buried);
+            }
+        }
+        Ok(())
+    }
+
+    /// A request's window by the hash under which a tombstone keeps it.
+    fn window_of(&self, request: &Admission) -> Option<(String, (String, String, String))> {
+        let (seller, window) = (request.seller_id.as_ref()?, request.request_window.as_ref()?);
+        let hash = self.window_hash(seller, &request.purpose, window);
+        Some((hash, (seller.clone(), request.purpose.clone(), window.clone())))
     }
 
     /// Writes the meetings as facts, within their limit.
@@ -422,6 +480,10 @@ impl<E: Engine> SqlStore<E> {
                 actor: format!("client:{}", meeting.client_id),
                 detail,
             });
+        }
+        // A purged event has nothing that a fact could stand on.
+        if notes.is_empty() {
+            return Ok(());
         }
         let mut batch = Batch::new(
             "INSERT INTO admission_notes (record_id, kind, total, noted, noted_at) VALUES ",
@@ -543,14 +605,14 @@ impl<E: Engine> SqlStore<E> {
         Ok(())
     }
 
-    /// A fact without a record, in the series of its own.
+    /// A fact without a record, in the series of its own; gives its number in the table.
     pub(super) async fn note_operator(
         &self,
         tx: &mut E::Tx,
         kind: FactKind,
         actor: &str,
         detail: &Detail,
-    ) -> Result<(), Error> {
+    ) -> Result<i64, Error> {
         let now = self.env.clock.now();
         let mut rows = Self::query(
             tx,
@@ -569,11 +631,11 @@ impl<E: Engine> SqlStore<E> {
             }
         };
         let none = || Value::Text(None);
-        Self::execute(
+        let rows = Self::query(
             tx,
             same(
                 "INSERT INTO facts (seq, id, event_id, at, kind, actor, detail)
-                  VALUES ($1, $2, $3, $4, $5, $6, $7)",
+                  VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING fact_no",
             ),
             vec![
                 seq.into(),
@@ -585,8 +647,8 @@ impl<E: Engine> SqlStore<E> {
                 detail_text(detail).into(),
             ],
         )
-        .await
-        .map(|_| ())
+        .await?;
+        rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
     }
 }
 
@@ -660,13 +722,16 @@ fn conflict(record_id: &str, code: &'static str) -> Fold {
 }
 
 fn fold_unknown(met: &Met, request: &Admission) -> Fold {
-    let by_window = match (&request.seller_id, &request.request_window) {
-        (Some(seller), Some(window)) => met
-            .by_window
-            .get(&(seller.clone(), request.purpose.clone(), window.clone()))
-            .and_then(|id| met.records.get(id)),
+    let window = match (&request.seller_id, &request.request_window) {
+        (Some(seller), Some(window)) => {
+            Some((seller.clone(), request.purpose.clone(), window.clone()))
+        }
         _ => None,
     };
+    let by_window = window
+        .as_ref()
+        .and_then(|window| met.by_window.get(window))
+        .and_then(|id| met.records.get(id));
     let by_token = request.token_id.as_ref().and_then(|token| met.by_token.get(token));
     if let Some(stored) = by_window {
         let (record, extra) = (&stored.record, &stored.extra);
@@ -689,6 +754,27 @@ fn fold_unknown(met: &Met, request: &Admission) -> Fold {
     }
     if let Some(owner) = by_token {
         return conflict(owner, "token_conflict");
+    }
+    let buried_token = request.token_id.as_ref().and_then(|token| met.buried_tokens.get(token));
+    if let Some(buried) = window.as_ref().and_then(|window| met.buried_windows.get(window)) {
+        if buried_token.is_some_and(|other| other.record_id != buried.record_id) {
+            return conflict(&buried.record_id, "token_conflict");
+        }
+        let same_link = match (&request.token_id, &buried.token_id) {
+            (None, None) => request.reset_hash == buried.reset_hash,
+            (ours, theirs) => ours == theirs,
+        };
+        let same_request = buried.channel == request.channel
+            && buried.destination_hash == request.destination_hash
+            && same_link;
+        return if same_request {
+            Fold::Purged
+        } else {
+            conflict(&buried.record_id, "request_window_conflict")
+        };
+    }
+    if let Some(buried) = buried_token {
+        return conflict(&buried.record_id, "token_conflict");
     }
     match request.fault {
         Some((field, code)) => Fold::Invalid(field, code),

@@ -1490,4 +1490,5 @@ on_both_engines! {
 
 mod log;
 mod policy;
+mod retention;
 mod tokens;

@@ -271,7 +271,7 @@ impl<E: Engine> SqlStore<E> {
         if let Some(cause) = breaker.cause {
             detail = detail.code("cause", cause.as_str());
         }
-        self.note_operator(tx, FactKind::Breaker, actor, &detail).await
+        self.note_operator(tx, FactKind::Breaker, actor, &detail).await.map(|_| ())
     }
 
     /// An operator closes a country's breaker. False: it is not open.

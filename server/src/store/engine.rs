@@ -384,4 +384,4 @@ pub(super) fn migrator(scripts: &[(i64, &'static str, &'static str)]) -> sqlx::m
 }
 
 /// The newest migration that this binary knows.
-pub const SCHEMA_VERSION: i64 = 8;
+pub const SCHEMA_VERSION: i64 = 9;

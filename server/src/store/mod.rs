@@ -23,6 +23,7 @@ mod people;
 mod plans;
 mod postgres;
 mod restore;
+mod retention;
 mod rows;
 mod sqlite;
 mod tokens;
@@ -55,6 +56,7 @@ pub use log::{
 pub use oplog::{LogListed, LogSearch, OperatorsLog};
 pub use people::{Changed, EXTERNAL, Factor, People, SessionRow};
 pub use restore::{Epoch, Restored, Restores};
+pub use retention::{Cutoffs, Due, LegalHold, Purged, Retention};
 pub use vendors::STOPPED;
 
 /// Why the store could not do it.
@@ -746,6 +748,7 @@ pub trait Store:
     + People
     + OperatorsLog
     + Inspect
+    + Retention
     + fmt::Debug
 {
     /// Applies the missing migrations.
