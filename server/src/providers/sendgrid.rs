@@ -236,7 +236,8 @@ impl SendGrid {
         since: Stamp,
         deadline: Deadline,
     ) -> Result<(Vec<String>, bool), String> {
-        let since = since.to_string();
+        // Whole seconds, as in the vendor's own examples; `clock` cuts off what is beyond them.
+        let since = format!("{}T{}Z", since.date(), since.clock());
         let body = serde_json::json!({
             "query": format!(
                 "to_email = \"{to}\" AND sg_message_id_created_at >= TIMESTAMP \"{since}\""

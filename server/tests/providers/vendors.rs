@@ -536,3 +536,37 @@ async fn a_vendor_that_cannot_be_made_says_which_key() {
         assert_eq!(build_of(kind, &more).await, Ok(()), "{kind}");
     }
 }
+
+#[tokio::test]
+async fn whoever_closes_after_reading_sees_one_request_and_nothing_is_repeated() {
+    for vendor in VENDORS {
+        for act in [Act::Close, Act::Reset, answer("503 Service Unavailable", "")] {
+            let bare = Bare::start(act).await;
+            let (_registry, provider) = made(vendor, &bare.url(), "").await;
+            let verdict = provider.send(&mail("a1"), soon()).await;
+            assert_eq!(verdict.outcome().as_str(), "unknown", "{}", vendor.kind);
+            assert_eq!(bare.requests().await.len(), 1, "{}", vendor.kind);
+        }
+        let (_registry, provider) = made(vendor, "http://127.0.0.1:9", "").await;
+        let refused = Verdict::NotSent { code: "connect".to_owned() };
+        assert_eq!(provider.send(&mail("a1"), soon()).await, refused, "{}", vendor.kind);
+    }
+}
+
+#[tokio::test]
+async fn a_recipient_that_a_vendor_could_read_as_two_is_never_called() {
+    for vendor in VENDORS {
+        let bare = Bare::start(answer("200 OK", "{}")).await;
+        let (_registry, provider) = made(vendor, &bare.url(), "").await;
+        for to in [
+            "ann@example.com,eve@example.com",
+            "Ann <ann@example.com>",
+            "ann@example.com\r\nBcc: x",
+        ] {
+            let message = Message { to: secret(to), ..mail("a1") };
+            let refused = Verdict::RefusedPermanently { code: "address_syntax".to_owned() };
+            assert_eq!(provider.send(&message, soon()).await, refused, "{} {to:?}", vendor.kind);
+        }
+        assert_eq!(bare.requests().await.len(), 0, "{}", vendor.kind);
+    }
+}

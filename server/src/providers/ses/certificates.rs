@@ -169,6 +169,9 @@ pub struct Certificates {
     transport: Arc<dyn Transport>,
     // A std mutex: no lock is held over an await.
     cache: Mutex<Cache>,
+    // An async one, held while a certificate is fetched: the first events after a start come many at once,
+    // and one answer serves them all.
+    fetching: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for Certificates {
@@ -197,7 +200,14 @@ impl Certificates {
         let trust = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
             .expect("there is a root, and no list of revocations to be wrong");
-        Self { pin, trust, clock, transport, cache: Mutex::default() }
+        Self {
+            pin,
+            trust,
+            clock,
+            transport,
+            cache: Mutex::default(),
+            fetching: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Whose addresses are followed.
@@ -214,9 +224,12 @@ impl Certificates {
     pub async fn key(&self, url: &str, now: Stamp) -> Result<Vec<u8>, CallbackError> {
         let (url, is_own) = self.pin.certificate(url).ok_or(CallbackError::Signature)?;
         let now_s = now.micros().div_euclid(1_000_000);
-        if let Some(kept) = self.cached(url.as_str()) {
-            let is_valid = (kept.from_s..=kept.until_s).contains(&now_s);
-            return if is_valid { Ok(kept.key) } else { Err(CallbackError::Signature) };
+        if let Some(known) = self.cached(url.as_str(), now_s) {
+            return known;
+        }
+        let _fetching = self.fetching.lock().await;
+        if let Some(known) = self.cached(url.as_str(), now_s) {
+            return known;
         }
         let file = self.fetch(url.as_str(), now).await?;
         let chain = certificates(&file).ok_or(CallbackError::Signature)?;
@@ -229,8 +242,12 @@ impl Certificates {
         Ok(kept.key)
     }
 
-    fn cached(&self, url: &str) -> Option<Kept> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).kept.get(url).cloned()
+    /// The key of a certificate that is kept, if its time is not over.
+    fn cached(&self, url: &str, now_s: i64) -> Option<Result<Vec<u8>, CallbackError>> {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = cache.kept.get(url)?;
+        let is_valid = (kept.from_s..=kept.until_s).contains(&now_s);
+        Some(if is_valid { Ok(kept.key.clone()) } else { Err(CallbackError::Signature) })
     }
 
     fn keep(&self, url: String, kept: Kept) {

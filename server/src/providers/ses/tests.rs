@@ -209,6 +209,8 @@ impl Transport for Web {
         request: Request<Bytes>,
         _: Deadline,
     ) -> Result<Response<Bytes>, Failure> {
+        // A network lets others go first.
+        tokio::task::yield_now().await;
         let url = request.uri().to_string();
         self.asked.lock().unwrap().push(url.clone());
         let (status, body) = match self.pages.get(&url) {
@@ -302,6 +304,13 @@ async fn a_certificate_is_believed_when_it_chains_to_an_authority_and_is_fetched
     for _ in 0..3 {
         assert_eq!(certificates.key(URL, now()).await, Ok(key_of(&leaf)));
     }
+    assert_eq!(*web.asked.lock().unwrap(), [URL, ISSUER_URL]);
+
+    // The first events after a start come many at once.
+    let above = (ISSUER_URL, authority.issuer.der().to_vec());
+    let (certificates, web) = authority.certificates(&[(URL, leaf.clone().into_bytes()), above]);
+    let all = futures::future::join_all((0..50).map(|_| certificates.key(URL, now()))).await;
+    assert!(all.iter().all(|key| *key == Ok(key_of(&leaf))));
     assert_eq!(*web.asked.lock().unwrap(), [URL, ISSUER_URL]);
 
     // With the issuer in the file there is nothing to fetch.
