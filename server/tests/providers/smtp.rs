@@ -1,5 +1,11 @@
 //! SMTP: the adapter against a server that is told what to do, and against the simulator.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use ring::signature::{
+    ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
+};
 use server::providers::{Cause, smtp};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
@@ -462,4 +468,213 @@ async fn a_notification_resolves_what_smtp_itself_can_never_tell() {
     run("a3", "forged", "delivered").await;
     let all = eventually(|| seen(5)).await;
     assert_eq!(all[4], Err(CallbackError::Signature));
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Signed letters.
+
+/// Checks a DKIM signature as RFC 6376 tells a verifier to, with relaxed forms of headers and body.
+fn verify_dkim(letter: &str, algorithm: &'static dyn VerificationAlgorithm, key: &[u8]) -> bool {
+    let (head, body) = letter.split_once("\r\n\r\n").unwrap();
+    let mut headers: Vec<String> = Vec::new();
+    for line in head.split("\r\n") {
+        match headers.last_mut() {
+            Some(last) if line.starts_with([' ', '\t']) => last.push_str(line),
+            _ => headers.push(line.to_owned()),
+        }
+    }
+    let squeezed = |text: &str| {
+        text.split([' ', '\t']).filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    let relaxed = |header: &str| {
+        let (name, value) = header.split_once(':').unwrap();
+        format!("{}:{}", name.trim().to_ascii_lowercase(), squeezed(value))
+    };
+    let named = |name: &str| {
+        let is_named =
+            |header: &&String| header.split(':').next().unwrap().eq_ignore_ascii_case(name);
+        headers.iter().find(is_named).map(|header| relaxed(header))
+    };
+    let own = named("dkim-signature").unwrap();
+    let tag = |name: &str| {
+        let tags = own.split_once(':').unwrap().1;
+        tags.split(';').find_map(|tag| {
+            Some(tag.trim().strip_prefix(name)?.strip_prefix('=')?.replace(' ', ""))
+        })
+    };
+    let trailing = |line: &str| {
+        let text = squeezed(line);
+        if line.starts_with([' ', '\t']) && !text.is_empty() { format!(" {text}") } else { text }
+    };
+    let body = body.split("\r\n").map(trailing).collect::<Vec<_>>().join("\r\n");
+    let body = format!("{}\r\n", body.trim_end_matches("\r\n"));
+    let decode = |text: String| base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+    let hash = ring::digest::digest(&ring::digest::SHA256, body.as_bytes());
+    if decode(tag("bh").unwrap()) != hash.as_ref() || tag("c").as_deref() != Some("relaxed/relaxed")
+    {
+        return false;
+    }
+    let mut signed = String::new();
+    for name in tag("h").unwrap().split(':') {
+        signed.push_str(&named(name).unwrap());
+        signed.push_str("\r\n");
+    }
+    let (before, _) = own.split_once(" b=").unwrap();
+    signed.push_str(before);
+    signed.push_str(" b=");
+    let signature = decode(tag("b").unwrap());
+    // Ed25519 signs the hash (RFC 8463), RSA hashes itself.
+    let hash = ring::digest::digest(&ring::digest::SHA256, signed.as_bytes());
+    let text =
+        if tag("a").unwrap().starts_with("ed25519") { hash.as_ref() } else { signed.as_bytes() };
+    UnparsedPublicKey::new(algorithm, key).verify(text, &signature).is_ok()
+}
+
+#[tokio::test]
+async fn a_signed_letter_verifies_and_a_changed_one_does_not() {
+    // Made for this test alone; nothing else uses or trusts it.
+    let rsa = include_str!("../data/dkim-test-rsa.pem");
+    let rsa_public = include_bytes!("../data/dkim-test-rsa-public.der").to_vec();
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let ed_public = pair.public_key_raw().to_vec();
+    let folder = folder();
+    let path = folder.join("dkim.pem");
+    let cases: [(String, &'static dyn VerificationAlgorithm, Vec<u8>); 2] = [
+        (rsa.to_owned(), &RSA_PKCS1_2048_8192_SHA256, rsa_public),
+        (pair.serialize_pem(), &ED25519, ed_public),
+    ];
+    for (key, algorithm, public) in cases {
+        std::fs::write(&path, &key).unwrap();
+        let (port, told) = server("none", Says::Close).await;
+        let more = format!("dkim_key_file = \"{}\"\ndkim_selector = \"s1\"", path.display());
+        let provider = made(port, &more, system()).await;
+        let mut message = mail("a1");
+        message.text = secret("Hello  there \n\n.dot\n\n\n");
+        let accepted = Verdict::Accepted { message_id: Some("a1".to_owned()) };
+        assert_eq!(provider.send(&message, soon()).await, accepted);
+        let told = told.lock().unwrap().last().unwrap().clone();
+        let letter = told.strip_suffix(".\r\n").unwrap().replace("\r\n..", "\r\n.");
+        assert!(letter.contains("d=example.com; s=s1;"), "{letter}");
+        assert!(verify_dkim(&letter, algorithm, &public), "{letter}");
+        for (from, to) in
+            [("Hello", "Hallo"), ("To: ann@", "To: bob@"), ("Subject: Ex", "Subject: ex")]
+        {
+            assert!(letter.contains(from));
+            assert!(!verify_dkim(&letter.replacen(from, to, 1), algorithm, &public), "{from}");
+        }
+    }
+    std::fs::write(&path, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+        .unwrap();
+    let text = format!(
+        "[server]\ndata_dir = \"{}\"\n[providers.p]\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = 25\ntls = \"none\"\n\
+         from = \"a@example.com\"\ndkim_selector = \"s\"\ndkim_key_file = \"{}\"",
+        folder.display(),
+        path.display()
+    );
+    let error = build(&config(&text), system(), Arc::new(SystemEntropy), transport()).await;
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "providers.p.dkim_key_file is no RSA or Ed25519 private key"
+    );
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+// ---------------------------------------------------------------------------------------------------
+// Against a server of other people.
+
+/// A running aiosmtpd; it ends with the test.
+struct Aiosmtpd {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Aiosmtpd {
+    /// None where `scripts/setup.sh test` could not install it.
+    fn start() -> Option<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let python = root.join("target/setup/python/bin/python");
+        if !python.exists() {
+            eprintln!("left out: aiosmtpd is not installed; scripts/setup.sh test installs it");
+            return None;
+        }
+        let folder = folder();
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        std::fs::write(folder.join("ca.pem"), own.cert.pem()).unwrap();
+        std::fs::write(folder.join("key.pem"), own.signing_key.serialize_pem()).unwrap();
+        let mut child = Command::new(python)
+            .arg(root.join("server/tests/data/smtp_server.py"))
+            .args(["ca.pem", "key.pem", "log"].map(|name| folder.join(name)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().parse().expect("its port");
+        Some(Self { child, port, folder })
+    }
+
+    /// The messages that it received whole.
+    fn received(&self) -> Vec<Value> {
+        let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Drop for Aiosmtpd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[tokio::test]
+async fn a_real_server_reads_our_letter_and_its_silence_after_the_dot_is_unknown() {
+    let Some(real) = Aiosmtpd::start() else { return };
+    let ca = real.folder.join("ca.pem");
+    let with = |password: &str| {
+        format!(
+            "tls = \"starttls\"\nca_file = \"{}\"\nusername = \"app\"\npassword = \"{password}\"",
+            ca.display()
+        )
+    };
+    let provider = made(real.port, &with("pa55 wörd"), system()).await;
+    let send = async |attempt: &str, to: &str| {
+        let mut message = mail(attempt);
+        message.to = secret(to);
+        message.subject = Some("Größe: Reset".to_owned());
+        message.text = secret("Grüße\n.\n..\nhttps://example.com/reset/t0ken\n");
+        provider.send(&message, soon()).await
+    };
+    let accepted = Verdict::Accepted { message_id: Some("a1".to_owned()) };
+    assert_eq!(send("a1", "ann@example.com").await, accepted);
+    let seen = real.received().pop().unwrap();
+    assert_eq!(seen["from"], "no-reply@example.com");
+    assert_eq!(seen["to"], json!(["ann@example.com"]));
+    assert_eq!(seen["subject"], "Größe: Reset");
+    assert_eq!(seen["message_id"], "<a1@example.com>");
+    assert_eq!(seen["defects"], 0);
+    let text = seen["text"].as_str().unwrap().replace("\r\n", "\n");
+    assert_eq!(text, "Grüße\n.\n..\nhttps://example.com/reset/t0ken\n");
+    assert_eq!(seen["html"].as_str().unwrap().trim_end(), "<p>https://example.com/reset/t0ken</p>");
+
+    let lost = unknown(Doubt::ConnectionLost, "lost");
+    assert_eq!(send("a2", "drop@example.com").await, lost);
+    assert_eq!(real.received().len(), 2, "it has the message, and nobody told us");
+    let later = Verdict::TransientRefusal { code: "smtp_451_4.3.0".to_owned() };
+    assert_eq!(send("a3", "later@example.com").await, later);
+    let refused = Verdict::RefusedPermanently { code: "smtp_550_5.1.1".to_owned() };
+    assert_eq!(send("a4", "refused@example.com").await, refused);
+    assert_eq!(real.received().len(), 3);
+
+    let stopped = Verdict::ProviderStopped { code: "smtp_535_5.7.8".to_owned() };
+    let wrong = made(real.port, &with("wrong"), system()).await;
+    assert_eq!(wrong.send(&mail("a5"), soon()).await, stopped);
+    // It demands TLS, and says so as our configuration's fault.
+    let plain = made(real.port, "", system()).await;
+    let stopped = Verdict::ProviderStopped { code: "smtp_530".to_owned() };
+    assert_eq!(plain.send(&mail("a6"), soon()).await, stopped);
+    assert_eq!(real.received().len(), 3);
 }
