@@ -24,6 +24,7 @@ use crate::password::Passwords;
 use crate::providers::Secret;
 use crate::providers::net::HttpTransport;
 use crate::store::{self, Env, Error, Restored, Store};
+use crate::trial::{self, Report, Target};
 
 /// The actor of what the command line does.
 const ACTOR: &str = "cli";
@@ -164,6 +165,27 @@ impl Host for System {
         config: Result<Config, crate::config::ConfigError>,
     ) -> Vec<crate::finding::Finding> {
         crate::doctor::examine(config, &seams()).await
+    }
+
+    async fn trial(
+        &self,
+        name: &str,
+        provider: &config::ProviderConfig,
+        target: &Target,
+    ) -> Result<Report, CliError> {
+        trial::run(name, provider, target, &seams()).await.map_err(|error| {
+            CliError::failed(&format!("{error:#}"), "mend the provider's configuration")
+        })
+    }
+
+    async fn keep_trial(&self, config: &Config, trial: &store::Trial) -> Result<(), CliError> {
+        let seams = seams();
+        let (_, store) = node::open_store(config, &seams, node::rules(config, None))
+            .await
+            .map_err(|error| opening(&error))?;
+        let kept = store.keep_trial(trial).await;
+        store.close().await;
+        kept.map_err(|error| opening(&error.into()))
     }
 
     async fn simulator(&self, options: simulator::Args) -> Result<(), CliError> {

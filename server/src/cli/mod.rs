@@ -37,7 +37,9 @@ pub use self::admin::{Admin, AdminError, Found, LineAnswer, NewClient};
 pub use self::error::CliError;
 pub use self::input::{Input, Terminal};
 pub use self::out::Out;
-use crate::config::Config;
+use crate::config::{Config, ProviderConfig};
+use crate::store::Trial;
+use crate::trial::{Report, Target};
 
 /// Admits each password-reset event once, sends at most one notification for it, and proves it.
 #[derive(Debug, Parser)]
@@ -129,6 +131,17 @@ pub trait Host: Send + Sync {
 
     /// Serves the simulator until the process is told to end.
     async fn simulator(&self, options: simulator::Args) -> Result<(), CliError>;
+
+    /// Runs the ambiguity trial of one provider.
+    async fn trial(
+        &self,
+        name: &str,
+        provider: &ProviderConfig,
+        target: &Target,
+    ) -> Result<Report, CliError>;
+
+    /// Keeps a trial's report in the ledger.
+    async fn keep_trial(&self, config: &Config, trial: &Trial) -> Result<(), CliError>;
 }
 
 /// Reads the arguments. Prints help or what is wrong with them, and ends the process then (0 or 2).
@@ -186,7 +199,12 @@ pub async fn run(
         }
         Command::Config(args) => config::run(args, cli.load(), out),
         Command::Simulator(args) => host.simulator(args.clone()).await,
-        Command::Provider(args) => provider::run(args, cli.load(), out),
+        Command::Provider(args) => match args.command {
+            provider::Command::List { .. } => provider::run(args, cli.load(), out),
+            provider::Command::Trial { .. } => {
+                provider::trial(args, cli.load(), host, input, out).await
+            }
+        },
         Command::TokenId(args) => token_id::run(args, &cli.load()?, input, out),
         Command::Doctor(args) => {
             let config = Config::load(cli.config.as_deref(), crate::config::environment());
@@ -316,6 +334,7 @@ mod tests {
             "backup --to copy.db",
             "simulator --listen 127.0.0.1:4010 --smtp 127.0.0.1:4025",
             "provider list",
+            "provider trial twilio --sandbox --json",
             "token-id --stdin",
             "doctor --json",
             "healthcheck --url http://127.0.0.1:3000/readyz",

@@ -1,11 +1,12 @@
-//! `sendonce provider list`
+//! `sendonce provider list` and `sendonce provider trial`
 
 use app::model::Channel;
 use serde::Serialize;
 
-use super::{CliError, Out};
+use super::{CliError, Host, Input, Out};
 use crate::config::{Config, KINDS, Kind, ProviderConfig, duration};
-use crate::providers::Reading;
+use crate::providers::{Reading, Secret};
+use crate::trial::{self, Report, Target};
 
 /// What to do with providers.
 #[derive(Debug, Clone, clap::Args)]
@@ -19,6 +20,21 @@ pub enum Command {
     /// List every kind of provider with what it can do, and the configured ones.
     #[command(after_help = "Example:\n  sendonce provider list --json")]
     List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Try what a provider lets us know after a lost answer, and keep the report.
+    #[command(after_help = "Examples:\n  sendonce provider trial twilio\n  \
+                      sendonce provider trial post --sandbox < number.txt\n\n\
+                      Without --sandbox it talks to the simulator inside this process and sends nothing. With it, \
+                      it really sends: up to six messages to the one number or address on standard input.")]
+    Trial {
+        /// A configured provider, or a kind.
+        provider: String,
+        /// Use the account that is configured, and read the recipient from standard input.
+        #[arg(long)]
+        sandbox: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -55,7 +71,9 @@ struct ConfiguredView {
 /// # Errors
 /// When it cannot be printed.
 pub fn run(args: &Args, config: Result<Config, CliError>, out: &mut Out) -> Result<(), CliError> {
-    let Command::List { json } = args.command;
+    let Command::List { json } = args.command else {
+        return Err(CliError::failed("this is not a list", "report this"));
+    };
     let kinds: Vec<KindView> = KINDS.iter().map(kind_view).collect();
     let configured: Vec<ConfiguredView> = config.as_ref().map_or_else(
         |_| Vec::new(),
@@ -95,6 +113,156 @@ pub fn run(args: &Args, config: Result<Config, CliError>, out: &mut Out) -> Resu
         error.to_string().lines().try_for_each(|line| out.note(line))?;
     }
     Ok(())
+}
+
+/// Runs the trial, keeps its report where there is a ledger, and prints it.
+///
+/// # Errors
+/// When there is no such provider or kind, it cannot be tried, or a scenario did not hold.
+pub async fn trial(
+    args: &Args,
+    config: Result<Config, CliError>,
+    host: &dyn Host,
+    input: &mut dyn Input,
+    out: &mut Out,
+) -> Result<(), CliError> {
+    let Command::Trial { provider: name, sandbox, json } = &args.command else {
+        return Err(CliError::failed("this is not a trial", "report this"));
+    };
+    let known = config.as_ref().ok().and_then(|config| config.providers.get(name)).cloned();
+    let is_configured = known.is_some();
+    let provider = match known {
+        Some(provider) => provider,
+        None if *sandbox => {
+            let help = "see `sendonce provider list` for the configured ones";
+            return Err(CliError::usage("there is no configured provider of this name", help));
+        }
+        None => trial::stand_in_config(name).map_err(|_| {
+            CliError::usage(
+                "there is no configured provider and no kind of this name",
+                "see `sendonce provider list`",
+            )
+        })?,
+    };
+    let target = if *sandbox {
+        out.note("the recipient's number or address, which is not kept:")?;
+        let to = input.line().map_err(|_| {
+            CliError::usage("standard input cannot be read", "give the recipient there")
+        })?;
+        Target::Sandbox { to: Secret::new(to.trim().to_owned()) }
+    } else {
+        Target::Simulator
+    };
+    let report = host.trial(name, &provider, &target).await?;
+    let kept = match &config {
+        Ok(config) if is_configured => host.keep_trial(config, &report.trial).await,
+        _ => Err(CliError::failed("it is not configured", "")),
+    };
+    print(&report, *json, out)?;
+    match kept {
+        Ok(()) => out.note("kept; the page /providers shows the newest one")?,
+        Err(_) if !is_configured => {
+            out.note("not kept: only a configured provider's trial is evidence")?;
+        }
+        Err(error) => out.note(&format!("not kept: {error}"))?,
+    }
+    if report.passes() {
+        Ok(())
+    } else {
+        Err(CliError::failed(
+            "a scenario did not hold",
+            "do not route to this provider before its steps are understood",
+        ))
+    }
+}
+
+fn print(report: &Report, json: bool, out: &mut Out) -> Result<(), CliError> {
+    let counted = |count: Option<usize>| count.map_or("-".to_owned(), |count| count.to_string());
+    if json {
+        let cases: Vec<serde_json::Value> = report
+            .cases
+            .iter()
+            .map(|case| {
+                serde_json::json!({
+                    "scenario": case.scenario,
+                    "state": case.record.state,
+                    "reason": case.record.reason,
+                    "calls": case.record.calls,
+                    "calls_seen": case.counted.map(|(calls, _)| calls),
+                    "messages_seen": case.counted.map(|(_, messages)| messages),
+                    "holds": case.holds,
+                })
+            })
+            .collect();
+        let steps: Vec<serde_json::Value> = report
+            .trial
+            .steps
+            .iter()
+            .map(|step| {
+                serde_json::json!({
+                    "scenario": step.scenario,
+                    "what": step.what,
+                    "attempt_id": step.attempt_id,
+                    "message_id": step.message_id,
+                    "outcome": step.outcome,
+                    "code": step.code,
+                    "at": step.at,
+                })
+            })
+            .collect();
+        return out.json(&serde_json::json!({
+            "id": report.trial.id,
+            "provider": report.trial.provider,
+            "kind": report.trial.kind,
+            "target": report.trial.target,
+            "verdict": report.trial.verdict,
+            "meaning": report.meaning(),
+            "holds": report.passes(),
+            "started_at": report.trial.started_at,
+            "ended_at": report.trial.ended_at,
+            "scenarios": cases,
+            "steps": steps,
+        }));
+    }
+    let rows: Vec<Vec<String>> = report
+        .cases
+        .iter()
+        .map(|case| {
+            vec![
+                case.scenario.to_owned(),
+                case.record.state.to_string(),
+                case.record.reason.to_string(),
+                case.record.calls.to_string(),
+                counted(case.counted.map(|(calls, _)| calls)),
+                counted(case.counted.map(|(_, messages)| messages)),
+                yes(case.holds),
+            ]
+        })
+        .collect();
+    out.table(
+        &["scenario", "state", "reason", "calls", "calls seen", "messages seen", "holds"],
+        &rows,
+    )?;
+    out.line("")?;
+    let rows: Vec<Vec<String>> = report
+        .trial
+        .steps
+        .iter()
+        .map(|step| {
+            vec![
+                step.at.to_string(),
+                step.scenario.clone(),
+                step.what.clone(),
+                step.outcome.clone(),
+                step.code.clone().unwrap_or_default(),
+                step.attempt_id.clone(),
+                step.message_id.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    out.table(&["at", "scenario", "what", "outcome", "code", "attempt", "message"], &rows)?;
+    out.line("")?;
+    out.line(&format!("verdict: {}: {}", report.trial.verdict, report.meaning()))
 }
 
 fn kind_view(kind: &Kind) -> KindView {

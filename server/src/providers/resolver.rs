@@ -136,7 +136,7 @@ fn demo_email(handle: &str) -> String {
 }
 
 /// The address and its canonical form, if it is one for this channel.
-fn address(channel: Channel, text: &str) -> Option<(Secret, Secret)> {
+pub(crate) fn address(channel: Channel, text: &str) -> Option<(Secret, Secret)> {
     let canonical = match channel {
         Channel::Sms => phone(text)?.to_owned(),
         Channel::Email => email(text)?,
