@@ -1,4 +1,4 @@
-// Small comforts of every page: theme, time zone, ages that count, copy buttons, the "/" key. Pages are complete
+// Small comforts of every page: theme, time zone, ages that count, copy buttons, keys, saved views. Pages are complete
 // without it. Loaded without `defer`, because the theme has to be known before the first paint.
 (function () {
   "use strict";
@@ -180,17 +180,105 @@
     if (button) copy(button);
   });
 
-  // --- "/" goes to the search box ---
+  // --- keys: "/" to the search box, "?" for the list of them, "g" and a letter to a page, "j" and "k" through rows ---
 
-  addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+  const GO_MS = 1500;
+  let goUntil = 0;
+
+  function step(by) {
+    const links = [...document.querySelectorAll("main tbody th a[href]")];
+    if (links.length === 0) return false;
+    const at = links.indexOf(document.activeElement);
+    const next = links[at < 0 ? 0 : Math.min(links.length - 1, Math.max(0, at + by))];
+    next.focus();
+    next.scrollIntoView({ block: "nearest" });
+    return true;
+  }
+
+  function search() {
     const box = document.querySelector('main input[type="search"]') || document.querySelector('input[type="search"]');
-    if (!box) return;
-    event.preventDefault();
+    if (!box) return false;
     box.focus();
     box.select();
+    return true;
+  }
+
+  function help() {
+    const sheet = document.getElementById("keys");
+    if (!sheet || !sheet.togglePopover) return false;
+    sheet.togglePopover();
+    return true;
+  }
+
+  function go(letter) {
+    const link = document.querySelector('[data-go="' + CSS.escape(letter) + '"]');
+    if (link) location.assign(link.href);
+    return link !== null;
+  }
+
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.target.closest && event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const isGo = Date.now() < goUntil;
+    goUntil = 0;
+    let done = false;
+    if (isGo) done = go(event.key);
+    else if (event.key === "/") done = search();
+    else if (event.key === "?") done = help();
+    else if (event.key === "j") done = step(1);
+    else if (event.key === "k") done = step(-1);
+    else if (event.key === "g") goUntil = Date.now() + GO_MS;
+    if (done) event.preventDefault();
   });
+
+  // --- saved views: name and address, in this browser alone. The server lets no address or number into the address. ---
+
+  const VIEWS_MAX = 20;
+
+  function savedViews() {
+    try {
+      const views = JSON.parse(remembered("views", "[]"));
+      const isView = (view) => typeof view.name === "string" && /^\/events\?/.test(view.href);
+      return Array.isArray(views) ? views.filter(isView).slice(0, VIEWS_MAX) : [];
+    } catch {
+      return [];
+    }
+  }
+
+  function showViews() {
+    const list = document.querySelector("[data-views]");
+    if (!list) return;
+    for (const item of list.querySelectorAll("[data-saved]")) item.remove();
+    const here = location.pathname + location.search;
+    for (const view of savedViews()) {
+      const item = document.createElement("li");
+      item.dataset.saved = "";
+      const link = document.createElement("a");
+      link.href = view.href;
+      link.textContent = view.name;
+      if (view.href === here) link.setAttribute("aria-current", "true");
+      const forget = document.createElement("button");
+      forget.type = "button";
+      forget.className = "copy";
+      forget.textContent = "\u00d7";
+      forget.setAttribute("aria-label", "Forget view " + view.name);
+      forget.addEventListener("click", () => {
+        remember("views", JSON.stringify(savedViews().filter((other) => other.href !== view.href)));
+        showViews();
+      });
+      item.append(link, forget);
+      list.append(item);
+    }
+  }
+
+  // Named after its filters, as the page words them: nothing has to be typed at two in the morning.
+  function saveView() {
+    const words = [...document.querySelectorAll(".chips code")].map((code) => code.textContent);
+    const view = { name: words.join(", ").slice(0, 60) || "View", href: location.pathname + location.search };
+    const others = savedViews().filter((other) => other.href !== view.href);
+    remember("views", JSON.stringify([view, ...others].slice(0, VIEWS_MAX)));
+    showViews();
+  }
 
   addEventListener("DOMContentLoaded", () => {
     choice("theme", theme, setTheme);
@@ -202,6 +290,10 @@
     copied.className = "vh";
     copied.setAttribute("role", "status");
     document.body.append(copied);
+
+    showViews();
+    const save = document.querySelector("[data-save-view]");
+    if (save) save.addEventListener("click", saveView);
 
     setClock();
     if (zone !== "utc") writeTimes();

@@ -110,7 +110,15 @@ test("what is refused, and what an admin sees", async ({ as }) => {
   await look(support, "events-personal");
 
   const admin = await as("admin");
-  for (const [path, name] of [["/admin/users", "users"], ["/admin/clients", "clients"]]) {
+  const pages = [
+    ["/admin/users", "users"],
+    ["/admin/clients", "clients"],
+    ["/admin/config", "config"],
+    ["/account", "account"],
+    ["/lookup", "lookup"],
+    ["/log", "log"],
+  ];
+  for (const [path, name] of pages) {
     await admin.goto(path);
     await look(admin, name);
   }

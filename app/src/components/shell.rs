@@ -175,13 +175,18 @@ fn bar(frame: &Frame, with_search: bool) -> AnyView {
                 </button>
                 <div class="you" id="you" popover="auto">
                     {zone_switch()}
-                    <span class="who">
+                    <a class="who" href="/account" aria-label=format!(
+                        "Your account: {}, {}", frame.operator.email, frame.operator.role.spoken()
+                    )>
                         <b title=frame.operator.email.clone()>{frame.operator.email.clone()}</b>
                         " "
                         <span>{frame.operator.role.spoken()}</span>
-                    </span>
+                    </a>
                     {theme_switch()}
-                    <a class="btn" href="/account">"Your account"</a>
+                    <button
+                        class="btn icon needs-script" type="button" popovertarget="keys" aria-label="Keyboard shortcuts"
+                        aria-keyshortcuts="?"
+                    >"?"</button>
                     <form method="post" action="/logout">
                         <input type="hidden" name="csrf" value=frame.csrf.clone() />
                         <button class="btn" type="submit">"Sign out"</button>
@@ -189,8 +194,38 @@ fn bar(frame: &Frame, with_search: bool) -> AnyView {
                 </div>
             </div>
         </header>
+        {shortcuts()}
     }
     .into_any()
+}
+
+/// The keys that `ui.js` knows, in the order of use. The letter after `g` stands on the link of the menu too.
+const GO: &[(&str, &str, &str)] = &[
+    ("o", "/", "Overview"),
+    ("e", "/events", "Events"),
+    ("l", "/lookup", "Blind look-up"),
+    ("u", "/unknown", "Unknown outcomes"),
+    ("f", "/freeze", "Freeze desk"),
+];
+
+fn shortcuts() -> impl IntoView {
+    let go = GO
+        .iter()
+        .map(|(key, _, name)| view! { <dt><kbd>"g"</kbd>" "<kbd>{*key}</kbd></dt><dd>{*name}</dd> })
+        .collect_view();
+    view! {
+        <section class="keys" id="keys" popover="auto" aria-labelledby="keys-h">
+            <h2 id="keys-h">"Keyboard shortcuts"</h2>
+            <dl>
+                <dt><kbd>"/"</kbd></dt><dd>"Search events"</dd>
+                {go}
+                <dt><kbd>"j"</kbd>" "<kbd>"k"</kbd></dt><dd>"Next and previous row of a list"</dd>
+                <dt><kbd>"Enter"</kbd></dt><dd>"Open the row"</dd>
+                <dt><kbd>"?"</kbd></dt><dd>"This list"</dd>
+                <dt><kbd>"Esc"</kbd></dt><dd>"Close it"</dd>
+            </dl>
+        </section>
+    }
 }
 
 /// The head of a page: title, a line below it, when the figures were read, and how often to read again.
@@ -350,9 +385,10 @@ fn menu_link(entry: &Entry, frame: &Frame) -> AnyView {
         _ => None,
     };
     let current = is_current(entry.path, &frame.path).then_some("page");
+    let key = GO.iter().find(|(_, path, _)| *path == entry.path).map(|(key, _, _)| *key);
     view! {
         <li>
-            <a href=entry.path aria-current=current>
+            <a href=entry.path aria-current=current data-go=key>
                 {icon(entry.icon)}{entry.name}
                 <span class="count" data-live=format!("menu:{}", entry.path)>{badge}</span>
             </a>

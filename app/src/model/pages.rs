@@ -131,6 +131,13 @@ pub struct FreezeView {
     pub expire_in_15_min: u64,
     pub expire_by_review: Option<u64>,
     pub oldest_waiting_at: Option<Stamp>,
+    /// Of the waiting: already past their margin, so that reopening now sends none of them.
+    pub too_late: u64,
+    /// Reads of this scope since the freeze (of the newest facts), and how many of them the provider answered:
+    /// what tells whether it is there again.
+    pub reads: u64,
+    pub reads_answered: u64,
+    pub last_answer_at: Option<Stamp>,
 }
 
 /// Counts of a scope that could be frozen.
@@ -168,6 +175,30 @@ pub struct OverviewPage {
     pub duplicate_calls: u64,
     pub states: Vec<(State, Capped)>,
     pub recent: Vec<Record>,
+    /// Admitted in the last hour, in twelve parts, oldest first.
+    pub hour: Vec<HourPart>,
+    /// More were admitted in the last hour than are counted.
+    pub hour_more: bool,
+    /// Engine and name of the database.
+    pub database: String,
+}
+
+/// Five minutes of admissions, and what has become of them by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HourPart {
+    pub from: Stamp,
+    /// Sent or delivered.
+    pub done: u64,
+    pub open: u64,
+    /// Failed or expired.
+    pub ended: u64,
+}
+
+impl HourPart {
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.done + self.open + self.ended
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -431,6 +462,7 @@ pub struct UnknownRow {
     /// Since when it is unknown.
     pub since: Stamp,
     pub reads: u32,
+    pub last_read_at: Option<Stamp>,
     pub next_read_at: Option<Stamp>,
     pub attempts_left: u32,
     /// What resolves it, in a sentence.

@@ -41,6 +41,7 @@ pub fn events(frame: Frame, data: EventsPage, options: LeptosOptions) -> impl In
             {(!data.problems.is_empty()).then(|| problems(&data.problems))}
             {data.has_personal_data.then(|| personal(frame.operator.role))}
             {filters(&data)}
+            {views(&data.filter)}
             {chips(&data.filter)}
             <div class="held">
                 // Shown by the live island while newer rows wait; it floats, so that it moves nothing.
@@ -144,6 +145,35 @@ fn filters(data: &EventsPage) -> impl IntoView + use<> {
             </label>
             <button class="btn" type="submit">"Apply filters"</button>
         </form>
+    }
+}
+
+/// Questions that everybody has, as links; and those that this browser has kept, which a script adds. A view is
+/// an address and nothing else, so it can be sent to somebody.
+fn views(filter: &EventFilter) -> impl IntoView + use<> {
+    let of = |state: State| EventFilter { state: Some(state), ..EventFilter::default() };
+    let reason = |word: &str| EventFilter { q: format!("reason:{word}"), ..EventFilter::default() };
+    let items = [
+        ("Unknown", of(State::DispatchUnknown)),
+        ("Waiting", of(State::Accepted)),
+        ("Failed", of(State::FailedFinal)),
+        ("Expired unresolved", reason("expired_unresolved")),
+        ("Expired while frozen", reason("expired_while_frozen")),
+    ]
+    .into_iter()
+    .map(|(name, view)| {
+        let href = view.href(None);
+        let current = (view == *filter).then_some("true");
+        view! { <li><a href=href aria-current=current>{name}</a></li> }
+    })
+    .collect_view();
+    view! {
+        <nav class="views no-print" aria-label="Saved views">
+            <ul data-views="">{items}</ul>
+            {(!filter.is_empty()).then(|| view! {
+                <button class="btn needs-script" type="button" data-save-view="">"Save this view"</button>
+            })}
+        </nav>
     }
 }
 

@@ -128,6 +128,7 @@ fn active_freeze(
                     {stat("stat", "expired", Some("expired"), "Expired", capped(view.expired), "while frozen; no call")}
                 </dl>
                 {will_expire(view, now)}
+                {authorises(view, now)}
             </div>
             {data.may_freeze.then(|| reopen_form(view, data, form, csrf, several))}
         </section>
@@ -193,6 +194,48 @@ fn will_expire(view: &FreezeView, now: Stamp) -> AnyView {
     .into_any()
 }
 
+/// The figure that says whether it is safe to reopen: whether the provider answers again. Reads go on while
+/// dispatch is frozen, so they try the same way without sending anything.
+fn authorises(view: &FreezeView, now: Stamp) -> AnyView {
+    let answered = percent(view.reads_answered, view.reads);
+    let tone = match (view.reads, answered) {
+        (0, _) => None,
+        (_, 95..) => Some("ok"),
+        (_, 50..) => Some("hot"),
+        _ => Some("bad"),
+    };
+    let words = if view.reads == 0 {
+        "No look-up of this scope was made since the freeze: nothing here says that the provider answers again."
+            .into_any()
+    } else {
+        let last = view.last_answer_at.map(|at| {
+            view! { " The last answer came at "{clock_zone(at, now)}", "{ago(at, now)}"." }
+        });
+        view! {
+            {format!(
+                "{} of {} since the freeze were answered.",
+                number(view.reads_answered),
+                counted(view.reads, "look-up", "look-ups")
+            )}
+            {last}
+        }
+        .into_any()
+    };
+    view! {
+        <div class="stack-s">
+            <h3>"What tells that it is safe to reopen"</h3>
+            {(view.reads > 0).then(|| view! {
+                <div class="meter">
+                    {bar(answered, tone, format!("{answered} percent of the look-ups were answered"))}
+                    <span>{answered.to_string()}" %"</span>
+                </div>
+            })}
+            <p class="summary">{words}</p>
+        </div>
+    }
+    .into_any()
+}
+
 fn reopen_form(
     view: &FreezeView,
     data: &FreezePage,
@@ -250,6 +293,9 @@ fn reopen_form(
                 <li data-state="expired">
                     {icon("expired")}
                     <span>
+                        {(view.too_late > 0).then(|| view! {
+                            <b>{counted(view.too_late, "is too late already", "are too late already")}</b>". "
+                        })}
                         {format!(
                             "Those with less than {} left are not sent; they expire. So do those whose turn comes too \
                              late.",

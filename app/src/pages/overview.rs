@@ -4,8 +4,8 @@ use leptos::prelude::*;
 
 use super::events::rows_table;
 use crate::components::{
-    Layout, big_span, capped, capped_counted, clock_zone, counted, empty, head, number, page,
-    percent, stat, state_badge,
+    Layout, big_span, capped, capped_counted, clock, clock_zone, counted, empty, head, number,
+    page, percent, stat, state_badge, zone,
 };
 use crate::model::{Age, Capped, EventFilter, Frame, OverviewPage, Stamp, State};
 
@@ -20,6 +20,10 @@ pub fn overview(frame: Frame, data: OverviewPage, options: LeptosOptions) -> imp
             <section aria-labelledby="ages">
                 <h2 id="ages" class="vh">"Oldest waiting, by kind"</h2>
                 <div data-live="ages">{ages(&data, now)}</div>
+            </section>
+            <section class="panel" aria-labelledby="hour">
+                <header><h2 id="hour">"Admitted in the last hour"</h2><p>"by five minutes, "{zone()}</p></header>
+                <div class="body" data-live="hour">{hour(&data, now)}</div>
             </section>
             <section class="panel" aria-labelledby="states">
                 <header><h2 id="states">"Events by state"</h2><p>"all that are kept"</p></header>
@@ -38,6 +42,7 @@ pub fn overview(frame: Frame, data: OverviewPage, options: LeptosOptions) -> imp
                     }}
                 </div>
             </section>
+            {source(&frame, &data)}
         </div>
     };
     page(frame, options, Layout::new("Overview").live("overview"), content.into_any())
@@ -105,7 +110,7 @@ fn ages(data: &OverviewPage, now: Stamp) -> impl IntoView + use<> {
         <dl class="stats">
             {stat(
                 class(data.due), "clock", None, "Oldest due", age(data.due, now),
-                waits(data.due, "nothing is due", "event is due", "events are due"),
+                waits(data.due, "no outbox lag", "event is due: outbox lag", "events are due: outbox lag"),
             )}
             {stat(
                 class(data.backing_off), "undo", None, "Oldest backing off", age(data.backing_off, now),
@@ -179,6 +184,76 @@ fn states(states: &[(State, Capped)]) -> AnyView {
         <p class="summary">{summary}</p>
     }
     .into_any()
+}
+
+/// The chart, and the same in a sentence.
+fn hour(data: &OverviewPage, now: Stamp) -> AnyView {
+    let total: u64 = data.hour.iter().map(|part| part.total()).sum();
+    if total == 0 {
+        return view! { <p class="summary">"No event was admitted in the last hour."</p> }
+            .into_any();
+    }
+    let most = data.hour.iter().map(|part| part.total()).max().unwrap_or(1).max(1);
+    const HEIGHT: u64 = 48;
+    let scaled = |n: u64| {
+        let height = n.saturating_mul(HEIGHT).checked_div(most).unwrap_or(0);
+        // One event among thousands is still to be seen.
+        if n > 0 { height.max(1) } else { 0 }
+    };
+    let bars = data
+        .hour
+        .iter()
+        .enumerate()
+        .map(|(at, part)| {
+            let x = at * 20 + 2;
+            let mut top = HEIGHT;
+            [("delivered", part.done), ("accepted", part.open), ("failed_final", part.ended)]
+                .into_iter()
+                .filter(|(_, n)| *n > 0)
+                .map(|(state, n)| {
+                    let height = scaled(n).min(top);
+                    top -= height;
+                    view! {
+                        <rect
+                            data-state=state x=x.to_string() y=top.to_string() width="16" height=height.to_string()
+                        ></rect>
+                    }
+                })
+                .collect_view()
+        })
+        .collect_view();
+    let (done, open, ended) = data.hour.iter().fold((0, 0, 0), |(done, open, ended), part| {
+        (done + part.done, open + part.open, ended + part.ended)
+    });
+    let busiest = data.hour.iter().max_by_key(|part| part.total());
+    let busiest = busiest.map(|part| {
+        view! { " Most came in the five minutes from "{clock(part.from, now)}": "{number(part.total())}"." }
+    });
+    let capped_words =
+        if data.hour_more { " Counting stops at a limit: these are the newest." } else { "" };
+    view! {
+        <figure class="chart">
+            <svg viewBox="0 0 240 48" preserveAspectRatio="none" aria-hidden="true">{bars}</svg>
+            <figcaption class="summary">
+                {counted(total, "event", "events")}": "
+                <span class="key" data-state="delivered"></span>{number(done)}" sent or delivered, "
+                <span class="key" data-state="accepted"></span>{number(open)}" open, "
+                <span class="key" data-state="failed_final"></span>{number(ended)}" failed or expired."
+                {busiest}{capped_words}
+            </figcaption>
+        </figure>
+    }
+    .into_any()
+}
+
+/// Where these figures come from.
+fn source(frame: &Frame, data: &OverviewPage) -> impl IntoView + use<> {
+    view! {
+        <p class="hint">
+            "Environment "<code>{frame.environment.clone()}</code>", database "<code>{data.database.clone()}</code>
+            ", schema "<code>{frame.schema.clone()}</code>", sendonce "<code>{frame.version.clone()}</code>"."
+        </p>
+    }
 }
 
 fn nothing_yet() -> impl IntoView {

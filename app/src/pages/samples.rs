@@ -56,6 +56,10 @@ pub fn freeze_view(scope: &str) -> FreezeView {
         expire_in_15_min: 164,
         expire_by_review: Some(298),
         oldest_waiting_at: Some(ago(431)),
+        too_late: 3,
+        reads: 40,
+        reads_answered: 37,
+        last_answer_at: Some(ago(6)),
     }
 }
 
@@ -120,6 +124,16 @@ pub fn overview() -> OverviewPage {
             (State::Expired, count(0)),
         ],
         recent: records(),
+        hour: (0..12)
+            .map(|n: u64| HourPart {
+                from: ago(3_600 - i64::try_from(n).unwrap_or(0) * 300),
+                done: n * 3,
+                open: n % 3,
+                ended: n % 2,
+            })
+            .collect(),
+        hour_more: false,
+        database: "sqlite sendonce.db".to_owned(),
     }
 }
 
@@ -133,6 +147,9 @@ pub fn empty_overview() -> OverviewPage {
         duplicate_calls: 0,
         states: State::ALL.iter().map(|&state| (state, Capped::default())).collect(),
         recent: Vec::new(),
+        hour: Vec::new(),
+        hour_more: false,
+        database: "sqlite sendonce.db".to_owned(),
     }
 }
 
@@ -392,6 +409,7 @@ pub fn unknown() -> UnknownPage {
         provider: provider.to_owned(),
         since: ago(since),
         reads: if reads { n + 1 } else { 0 },
+        last_read_at: reads.then(|| ago(i64::from(n) + 9)),
         next_read_at: reads.then(|| now().plus(i64::from(n + 4) * SECOND)),
         attempts_left: 2,
         resolves: resolves.to_owned(),

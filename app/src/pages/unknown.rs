@@ -150,6 +150,9 @@ fn board_row(row: &UnknownRow, now: Stamp) -> AnyView {
     };
     let left = record.expires_at.since(now);
     let left = if left > 0 { short_span(left) } else { "over".to_owned() };
+    let last_read = row.last_read_at.map(|at| {
+        view! { <span class="sub">"last "{clock(at, now)}", "{ago(at, now)}</span> }
+    });
     let next_read = match row.next_read_at {
         Some(at) => {
             view! { <span class="sub">"next "{clock(at, now)}", "{ago(at, now)}</span> }.into_any()
@@ -166,7 +169,7 @@ fn board_row(row: &UnknownRow, now: Stamp) -> AnyView {
                     <span class="sub">"since "{clock(row.since, now)}</span>
                 </td>
                 <td class="c2">{seller_link(record.seller_id.as_deref())}</td>
-                <td class="c2">{row.reads.to_string()}{next_read}</td>
+                <td class="c2">{row.reads.to_string()}{last_read}{next_read}</td>
                 <td class="c3">{row.attempts_left.to_string()}</td>
                 <td>
                     <div class="meter">

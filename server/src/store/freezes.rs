@@ -15,6 +15,9 @@ pub(super) const GATE_ALONE: Sql = Sql {
 /// Counts stop here: "10,000+".
 pub(super) const COUNT_MAX: i64 = 10_000;
 
+/// The newest facts among which look-ups are counted for the freeze desk.
+const READS_FACTS_MAX: i64 = 5_000;
+
 /// Expired in one go before a reopened scope sends; more are swept right after.
 const EXPIRE_FIRST: usize = 1_000;
 
@@ -58,6 +61,28 @@ impl<E: Engine> SqlStore<E> {
         Self::count(tx, batch).await
     }
 
+    /// The look-ups of a scope since it was frozen, how many of them the provider answered, and when it last
+    /// did. Only the newest facts are looked at: what happened long ago authorises nothing.
+    async fn reads_since(
+        tx: &mut E::Tx,
+        scope: &str,
+        since: Stamp,
+    ) -> Result<(u64, u64, Option<Stamp>), Error> {
+        let mut batch = Batch::new(
+            "SELECT COUNT(*), COUNT(answered), MAX(answered) FROM (
+                SELECT id, CASE WHEN detail LIKE '%cannot_tell%' THEN NULL ELSE at END AS answered
+                FROM facts WHERE kind = 'lookup' AND fact_no > (SELECT MAX(fact_no) FROM facts) - ",
+        );
+        batch.bind(READS_FACTS_MAX).push(" AND at >= ").bind(since);
+        batch.push(") AS looked JOIN records r ON r.id = looked.id WHERE 1 = 1");
+        in_scope(&mut batch, scope);
+        let Some(mut row) = Self::query_batch(tx, batch).await?.pop() else {
+            return Ok((0, 0, None));
+        };
+        let count = |n: i64| u64::try_from(n).unwrap_or(0);
+        Ok((count(row.int()?), count(row.int()?), row.maybe_stamp()?))
+    }
+
     async fn view_freeze(&self, tx: &mut E::Tx, freeze: Freeze) -> Result<FreezeView, Error> {
         let scope = freeze.scope.clone();
         let now = self.env.clock.now();
@@ -84,6 +109,9 @@ impl<E: Engine> SqlStore<E> {
         )
         .await?;
         let in_flight_now = Self::in_flight(tx, &scope).await?;
+        let too_late = Self::capped(tx, "outbox WHERE 1 = 1", &scope, by(last)).await?.count;
+        let (reads, reads_answered, last_answer_at) =
+            Self::reads_since(tx, &scope, freeze.since).await?;
         let mut batch = Batch::new("SELECT MIN(created_at) FROM outbox WHERE 1 = 1");
         in_scope(&mut batch, &scope);
         let oldest = Self::query_batch(tx, batch).await?;
@@ -96,6 +124,10 @@ impl<E: Engine> SqlStore<E> {
             expire_in_5_min: in_5,
             expire_in_15_min: in_15,
             expire_by_review: by_review,
+            too_late,
+            reads,
+            reads_answered,
+            last_answer_at,
             oldest_waiting_at: oldest
                 .into_iter()
                 .next()

@@ -1,11 +1,12 @@
 //! What people and callers look at. Nothing here writes, and no count is unbounded.
 
+use std::collections::HashMap;
+
 use app::model::{
-    Age, CallView, Capped, Detail, EventPage, Fact, FactKind, OverviewPage, PolicyPage,
+    Age, CallView, Capped, Detail, EventPage, Fact, FactKind, HourPart, OverviewPage, PolicyPage,
     Record as RecordView, SellerPage, SellerRow, Stamp, State, TokenWord, UnknownPage, UnknownRow,
 };
 use async_trait::async_trait;
-use std::collections::HashMap;
 
 use super::engine::{Batch, Engine, Value, same};
 use super::freezes::{COUNT_MAX, capped};
@@ -16,6 +17,13 @@ use crate::sentences;
 
 /// Facts of one record that a page or an answer shows at most.
 const FACTS_MAX: i64 = 10_000;
+
+/// The chart of the last hour: so many parts of so many microseconds.
+const HOUR_PARTS: i64 = 12;
+const HOUR_PART: i64 = 300_000_000;
+
+/// Admissions of the last hour that are counted, newest first: the page stays quick under any load.
+const HOUR_ROWS_MAX: i64 = 20_000;
 
 /// Rows of a list at most.
 const LIST_MAX: usize = 200;
@@ -279,6 +287,45 @@ impl<E: Engine> SqlStore<E> {
             .collect()
     }
 
+    /// When each of these records was last looked up.
+    async fn last_reads(tx: &mut E::Tx, ids: &[&String]) -> Result<HashMap<String, Stamp>, Error> {
+        let mut batch =
+            Batch::new("SELECT id, MAX(at) FROM facts WHERE kind = 'lookup' AND id IN ");
+        batch.list(ids.iter().map(|id| id.as_str())).push(" GROUP BY id");
+        let rows = Self::query_batch(tx, batch).await?;
+        rows.into_iter().map(|mut row| Ok((row.text()?, row.stamp()?))).collect()
+    }
+
+    /// The last hour's admissions by five minutes and by what has become of them; true when there were more
+    /// than are counted.
+    async fn last_hour(&self, tx: &mut E::Tx) -> Result<(Vec<HourPart>, bool), Error> {
+        let from = self.env.clock.now().plus(-HOUR_PARTS * HOUR_PART);
+        let mut parts: Vec<HourPart> = (0..HOUR_PARTS)
+            .map(|n| HourPart { from: from.plus(n * HOUR_PART), done: 0, open: 0, ended: 0 })
+            .collect();
+        let mut batch = Batch::new("SELECT (created_at - ");
+        batch.bind(from).push(") / ").bind(HOUR_PART).push(
+            ", state, COUNT(*) FROM (SELECT created_at, state FROM records WHERE created_at >= ",
+        );
+        batch.bind(from).push(" ORDER BY created_at DESC, id DESC LIMIT ").bind(HOUR_ROWS_MAX);
+        batch.push(") AS newest GROUP BY 1, 2");
+        let mut total = 0;
+        for mut row in Self::query_batch(tx, batch).await? {
+            let (part, state, count) = (row.int()?, row.word::<State>()?, row.int()?);
+            total += count;
+            // What came in since `now` was read belongs to the last part.
+            let part = usize::try_from(part).unwrap_or(0).min(parts.len() - 1);
+            let count = u64::try_from(count).unwrap_or(0);
+            let Some(part) = parts.get_mut(part) else { continue };
+            match state {
+                State::Sent | State::Delivered => part.done += count,
+                State::FailedFinal | State::Expired => part.ended += count,
+                State::Accepted | State::Dispatching | State::DispatchUnknown => part.open += count,
+            }
+        }
+        Ok((parts, total >= HOUR_ROWS_MAX))
+    }
+
     async fn last_admitted(tx: &mut E::Tx) -> Result<Option<Stamp>, Error> {
         let rows = Self::query(tx, same("SELECT MAX(created_at) FROM records"), Vec::new()).await?;
         rows.into_iter().next().map_or(Ok(None), |mut row| row.maybe_stamp())
@@ -458,6 +505,8 @@ impl<E: Engine> Pages for SqlStore<E> {
             .collect::<Result<Vec<_>, _>>()?;
         let freezes = Self::active_freezes(&mut tx).await?;
         let [.., unknown] = self.ages(&mut tx).await?;
+        let ids: Vec<&String> = rows.iter().map(|stored| &stored.record.id).collect();
+        let last_reads = Self::last_reads(&mut tx, &ids).await?;
         let policy = &self.env.rules.policy;
         let rows = rows
             .iter()
@@ -468,6 +517,7 @@ impl<E: Engine> Pages for SqlStore<E> {
                     provider: r.provider.clone(),
                     since: r.attempt_started_at.unwrap_or(r.created_at),
                     reads: r.reads,
+                    last_read_at: last_reads.get(&r.id).copied(),
                     next_read_at: r.due_at,
                     attempts_left: policy.attempts_max.saturating_sub(r.spent + 1),
                     resolves: sentences::resolves(r, self.env.rules.facing.get(&r.provider)),
@@ -490,7 +540,12 @@ impl<E: Engine> Pages for SqlStore<E> {
         let search = Search { limit: 12, ..Search::default() };
         let (rows, _) = self.list(&mut tx, &search).await?;
         let freezes = Self::active_freezes(&mut tx).await?;
+        let (hour, hour_more) = self.last_hour(&mut tx).await?;
+        let (engine, name) = (E::NAME, self.engine.describe());
         Ok(OverviewPage {
+            hour,
+            hour_more,
+            database: format!("{engine} {name}"),
             due,
             backing_off,
             frozen,
