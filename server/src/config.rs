@@ -13,6 +13,7 @@ mod policy;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -95,6 +96,8 @@ pub struct Config {
     pub providers: BTreeMap<String, ProviderConfig>,
     pub resolver: Resolver,
     pub evidence: Evidence,
+    pub slo: Slo,
+    pub alerts: Alerts,
     pub ui: Ui,
     pub auth: Auth,
     pub retention: Retention,
@@ -234,6 +237,61 @@ pub enum ResolverKind {
     Demo,
     Directory { path: PathBuf },
     Http { url: String, secret: Secret },
+}
+
+/// The objective.
+#[derive(Debug, Clone)]
+pub struct Slo {
+    /// Millionths of the judged events that are to settle in time.
+    pub target_ppm: u64,
+    pub window: i64,
+    /// In whole days.
+    pub period_days: i64,
+    /// Fewer events in the long window page nobody.
+    pub events_min: u64,
+}
+
+/// What is watched, and who is told.
+#[derive(Debug, Clone)]
+pub struct Alerts {
+    pub every: i64,
+    /// How long something must be true before it fires.
+    pub hold_for: i64,
+    /// How long it must not be true before it is over.
+    pub clear_for: i64,
+    pub queue_age: i64,
+    pub backing_off_age: i64,
+    pub unknown_age: i64,
+    pub read_lag: i64,
+    pub seal_lag: i64,
+    pub freeze_age: i64,
+    pub clock_offset: i64,
+    pub silence: i64,
+    pub backlog_max: u64,
+    pub expired_max: u64,
+    pub unmatched_max: u64,
+    pub webhook: Option<AlertWebhook>,
+    pub alertmanager_url: Option<String>,
+    pub email: Option<AlertEmail>,
+}
+
+/// A signed POST for each alert.
+#[derive(Debug, Clone)]
+pub struct AlertWebhook {
+    pub url: String,
+    pub secret: Secret,
+}
+
+/// A mail for each alert.
+#[derive(Debug, Clone)]
+pub struct AlertEmail {
+    pub to: Vec<String>,
+    pub from: String,
+    pub host: String,
+    pub port: u16,
+    pub tls: String,
+    pub username: Option<String>,
+    pub password: Option<Secret>,
 }
 
 #[derive(Debug, Clone)]

@@ -28,6 +28,12 @@ use crate::store::{Error, Hold, Store};
 
 /// Sessions, one-time keys and failed sign-ins that are over.
 pub const SESSIONS: &str = "sessions";
+/// Folding the counts beside the ledger.
+pub const TALLIES: &str = "tallies";
+/// Looking at what should alarm somebody.
+pub const ALERTS: &str = "alerts";
+/// Telling them.
+pub const ALERT_DELIVERIES: &str = "alert_deliveries";
 /// Expiry, lost leases, the end of polling. One duty for each lease semantics: a sweeper leaves alone what
 /// it does not understand, so an older one must not keep the newer one from its rows.
 pub const SWEEP: &str = "sweep:1";

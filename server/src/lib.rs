@@ -23,6 +23,7 @@ pub mod providers;
 pub mod reconcile;
 pub mod sentences;
 pub mod simulator;
+pub mod slo;
 pub mod spreadsheet;
 pub mod store;
 pub mod supervisor;

@@ -29,6 +29,9 @@ use crate::providers::resolver::{self, Resolver};
 use crate::providers::transport::Transport;
 use crate::providers::{self, Capability, Registry};
 use crate::reconcile::{self, Reconciler};
+use crate::slo::guardrails::{CLOCK_OFFSET, LOOP_AGE};
+use crate::slo::tell::{self, Teller};
+use crate::slo::watch::Watch;
 use crate::store::{self, Activation, Env, Error, Purged, Rules, Store};
 use crate::supervisor::{Supervisor, Ticker, pause_after_error};
 
@@ -50,6 +53,13 @@ const PURGE_PAUSE: Duration = Duration::from_millis(500);
 const SESSIONS_SWEEP: Duration = Duration::from_secs(600);
 /// Counts of limits that are removed in one sweep.
 const LIMITS_SWEEP_MAX: usize = 10_000;
+
+/// Between two foldings of the counts.
+const FOLD_EVERY: Duration = Duration::from_secs(5);
+/// Between two looks at what is to be told.
+const TELL_EVERY: Duration = Duration::from_secs(2);
+/// Between two writings of what this process knows of itself.
+const GAUGES_EVERY: Duration = Duration::from_secs(15);
 
 /// The seams: time, randomness, the network.
 #[derive(Debug, Clone)]
@@ -80,6 +90,7 @@ pub fn rules(config: &Config, registry: Option<&Registry>) -> Rules {
         .filter_map(|(name, provider)| Some((name.clone(), provider.reads_per_minute?)))
         .collect();
     rules.sending = config.sending.clone();
+    rules.slo_window = config.slo.window;
     rules
 }
 
@@ -168,6 +179,8 @@ pub struct Node {
     pub wakeups: Wakeups,
     pub health: Arc<Health>,
     pub admission: Arc<AdmissionService>,
+    /// For what is told to people; the providers have theirs.
+    pub transport: Arc<dyn Transport>,
     /// Follows the database's clock where that is another machine's.
     pub clock: FollowingClock,
     /// Who holds the duties of this process; see [`crate::duty`].
@@ -259,6 +272,7 @@ impl Node {
             wakeups,
             health,
             admission,
+            transport: Arc::clone(&seams.transport),
             clock,
             holder: if is_shared { worker.id.clone() } else { EMBEDDED.to_owned() },
             is_held: Arc::default(),
@@ -347,6 +361,8 @@ impl Node {
             let sealer = Arc::clone(&sealer);
             async move { sealer.pass(hold).await }
         });
+        self.keep_gauges();
+        self.keep_watch(&ticker);
         let store = Arc::clone(&self.store);
         self.supervisor.keep_duty(self.duty(duty::SESSIONS), SESSIONS_SWEEP, ticker, move |hold| {
             let store = Arc::clone(&store);
@@ -381,6 +397,42 @@ impl Node {
                     }
                 }
             }
+        });
+    }
+
+    /// The counts, the alerts, and telling people.
+    fn keep_watch(&self, ticker: &Ticker) {
+        let store = Arc::clone(&self.store);
+        let tallies = self.duty(duty::TALLIES);
+        self.supervisor.keep_duty(tallies, FOLD_EVERY, ticker.clone(), move |hold| {
+            let store = Arc::clone(&store);
+            async move {
+                let more = store.fold_tallies(hold).await?;
+                Ok(if more { Pass::More } else { Pass::Done })
+            }
+        });
+        let watch = Watch {
+            store: Arc::clone(&self.store),
+            env: self.env.clone(),
+            config: Arc::clone(&self.config),
+            targets: tell::targets(&self.config),
+        };
+        let every = duration(self.config.alerts.every);
+        self.supervisor.keep_duty(self.duty(duty::ALERTS), every, ticker.clone(), move |hold| {
+            let watch = watch.clone();
+            async move { watch.look(hold).await.map(|()| Pass::Done) }
+        });
+        let teller = Arc::new(Teller::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.env.clock),
+            Arc::clone(&self.transport),
+            Arc::clone(&self.config),
+        ));
+        // Longer than a pass, whose tellings all wait at once.
+        let duty = self.duty(duty::ALERT_DELIVERIES).with_lease(3 * duty::LEASE);
+        self.supervisor.keep_duty(duty, TELL_EVERY, ticker.clone(), move |_| {
+            let teller = Arc::clone(&teller);
+            async move { teller.pass().await.map(|more| if more { Pass::More } else { Pass::Done }) }
         });
     }
 
@@ -490,6 +542,30 @@ impl Node {
                     }
                     tokio::select! {
                         () = clock.sleep(HEARTBEAT) => {}
+                        () = stop.cancelled() => {}
+                    }
+                }
+            }
+        });
+    }
+
+    /// What this process alone knows, for the process that looks after the alerts.
+    fn keep_gauges(&self) {
+        let (store, clock, stop) = (Arc::clone(&self.store), self.clock.clone(), self.stop.clone());
+        let (health, id) = (Arc::clone(&self.health), self.worker.id.clone());
+        self.supervisor.keep("gauges", move || {
+            let (store, clock, stop) = (Arc::clone(&store), clock.clone(), stop.clone());
+            let (health, id) = (Arc::clone(&health), id.clone());
+            async move {
+                while !stop.is_cancelled() {
+                    let now = clock.now();
+                    let oldest = health.ticks().filter_map(|(_, at)| Some(now.since(at?))).max();
+                    let values = [(LOOP_AGE, oldest.unwrap_or(0)), (CLOCK_OFFSET, clock.offset())];
+                    if let Err(error) = store.keep_node_gauges(&id, &values).await {
+                        tracing::warn!(%error, "what this process knows of itself was not kept");
+                    }
+                    tokio::select! {
+                        () = clock.sleep(GAUGES_EVERY) => {}
                         () = stop.cancelled() => {}
                     }
                 }

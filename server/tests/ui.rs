@@ -388,6 +388,10 @@ const EXPECTED: &[(Verb, &str, &[&str])] = &[
     (Verb::Post, "/freeze", FREEZERS),
     (Verb::Get, "/policy", OPERATORS),
     (Verb::Post, "/policy", FREEZERS),
+    (Verb::Get, "/slo", OPERATORS),
+    (Verb::Get, "/alerts", OPERATORS),
+    (Verb::Post, "/alerts", FREEZERS),
+    (Verb::Get, "/runbook", OPERATORS),
     (Verb::Get, "/providers", OPERATORS),
     (Verb::Get, "/workers", OPERATORS),
     (Verb::Get, "/lookup", LOOKERS),
@@ -845,6 +849,89 @@ async fn a_stale_form_does_nothing_and_keeps_what_was_typed() {
     assert_eq!(login.status, StatusCode::FORBIDDEN);
     assert!(login.text.contains("a@example.com") && login.text.contains("open for too long"));
     assert_eq!(browser.post("/logout", &[("csrf", &stale)]).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn acknowledging_an_alert_acts_once_and_keeps_who_and_why() {
+    use app::model::{Alert, AlertRule, AlertState, Severity};
+    let world = World::new().await;
+    let now = world.clock.now();
+    let hold = world.store.take_duty("alerts", "w", 10_000_000).await.unwrap().unwrap();
+    let alert = Alert {
+        id: "al-1".to_owned(),
+        rule: AlertRule::QueueAge,
+        subject: String::new(),
+        severity: Severity::Page,
+        state: AlertState::Firing,
+        opened_at: now,
+        fired_at: Some(now),
+        clear_at: None,
+        ended_at: None,
+        updated_at: now,
+        count: 3,
+        oldest_at: Some(now),
+        value: 45_000_000,
+        acked_at: None,
+        acked_by: None,
+        ack_reason: None,
+    };
+    let change =
+        server::store::AlertChange { alert, is_new: true, is_dropped: false, tell: Some("firing") };
+    world.store.change_alerts(hold, &[change], &[]).await.unwrap();
+    let mut browser = world.signed_in(Role::Oncall).await;
+    let page = browser.get("/alerts").await;
+    assert!(page.text.contains("Due events are not being claimed"));
+    assert!(page.text.contains("/runbook#queue"));
+    let (csrf, key) = (page.field("csrf"), page.field("action_key"));
+    let form = |csrf: &str, reason: &str| {
+        [("csrf", csrf), ("action_key", &key), ("alert", "al-1"), ("reason", reason)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    };
+    for (csrf, reason, status, says) in [
+        (csrf.as_str(), "", StatusCode::UNPROCESSABLE_ENTITY, "Say what you know"),
+        (csrf.as_str(), "ask a@example.com", StatusCode::UNPROCESSABLE_ENTITY, "name the"),
+        ("other", "INC-7 it is the carrier", StatusCode::FORBIDDEN, "INC-7 it is the carrier"),
+    ] {
+        let fields = form(csrf, reason);
+        let fields: Vec<(&str, &str)> =
+            fields.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let page = browser.post("/alerts", &fields).await;
+        assert_eq!(page.status, status, "{reason}");
+        assert!(page.text.contains(says), "{reason}: {}", page.text);
+    }
+    let fields = form(&csrf, "INC-7 it is the carrier");
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    let done = browser.post("/alerts", &fields).await;
+    assert_eq!(
+        (done.status, done.location()),
+        (StatusCode::SEE_OTHER, "/alerts?done=acknowledged")
+    );
+    let again = browser.post("/alerts", &fields).await;
+    assert_eq!(again.location(), "/alerts?done=repeated");
+    let page = browser.get("/alerts?done=acknowledged").await;
+    assert!(page.text.contains("INC-7 it is the carrier") && page.text.contains("acknowledged"));
+    assert!(!page.text.contains("Acknowledge</button>"));
+    assert_eq!(world.logged("acknowledge_alert").await, 1);
+    let mut support = world.signed_in(Role::Support).await;
+    assert!(support.get("/alerts").await.text.contains("INC-7 it is the carrier"));
+}
+
+#[tokio::test]
+async fn the_service_level_and_the_runbook_are_pages_for_every_role() {
+    let world = World::new().await;
+    world.admit(1, "seller_1042").await;
+    world.pass(180);
+    for role in Role::ALL {
+        let mut browser = world.signed_in(*role).await;
+        let page = browser.get("/slo").await;
+        assert_eq!(page.status, StatusCode::OK);
+        assert!(page.text.contains("99.5 % of the events"), "{}", page.text);
+        assert!(page.text.contains("1 of 1"), "one event was judged and had missed");
+        let page = browser.get("/runbook").await;
+        assert!(
+            page.text.contains("id=\"who-may-freeze\"") && page.text.contains("id=\"reopening\"")
+        );
+    }
 }
 
 #[tokio::test]

@@ -72,9 +72,12 @@ const MENU: &[(&str, &[Entry])] = &[
     (
         "Health",
         &[
+            entry("/slo", "Service level", "gauge", Permission::SeeHealth),
+            entry("/alerts", "Alerts", "alert", Permission::SeeHealth),
             entry("/providers", "Providers", "plug", Permission::SeeHealth),
             entry("/policy", "Sending rules", "shield", Permission::SeeHealth),
             entry("/workers", "Workers", "cpu", Permission::SeeHealth),
+            entry("/runbook", "Runbook", "list", Permission::SeeEvents),
         ],
     ),
     ("Audit", &[entry("/log", "Operators’ log", "people", Permission::Evidence)]),

@@ -8,6 +8,7 @@ mod people;
 mod record;
 mod roles;
 mod stamp;
+mod watch;
 mod words;
 
 pub use pages::*;
@@ -15,4 +16,5 @@ pub use people::*;
 pub use record::*;
 pub use roles::*;
 pub use stamp::*;
+pub use watch::*;
 pub use words::*;

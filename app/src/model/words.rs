@@ -230,3 +230,61 @@ words! {
         Failed = "failed",
     }
 }
+
+words! {
+    /// How soon somebody has to look.
+    Severity, "severity" {
+        /// Wakes somebody.
+        Page = "page",
+        /// Waits for the working day.
+        Ticket = "ticket",
+    }
+}
+
+words! {
+    /// Where an alert stands.
+    AlertState, "alert state" {
+        /// Seen, not yet for long enough.
+        Pending = "pending",
+        Firing = "firing",
+        /// Still true, and somebody has said that they are on it.
+        Acknowledged = "acknowledged",
+        /// Was not true any more for long enough.
+        Resolved = "resolved",
+    }
+}
+
+words! {
+    /// What is watched. Each has a section in the runbook.
+    AlertRule, "alert rule" {
+        /// More calls than facts authorise, or evidence that one event was sent twice.
+        DuplicateDispatch = "duplicate_dispatch",
+        /// Events could be claimed and are not.
+        QueueAge = "queue_age",
+        /// More events are due than the workers take.
+        OutboxBacklog = "outbox_backlog",
+        /// Events wait for their next attempt, for too long.
+        BackingOffAge = "backing_off_age",
+        /// A freeze holds events back past its review time, or has none and is old.
+        FrozenReview = "frozen_review",
+        /// Outcomes stay unknown beyond the budget of polling.
+        UnknownAge = "unknown_age",
+        /// Events ran out of time before anything was sent, and no freeze held them.
+        ExpiredBeforeDispatch = "expired_before_dispatch",
+        /// Reads of providers come later than planned.
+        LookupAllowance = "lookup_allowance",
+        /// Verified callbacks name attempts that are not ours.
+        CallbackUnmatched = "callback_unmatched",
+        /// Facts wait for their seal.
+        SealLag = "seal_lag",
+        /// A loop or a whole process has fallen silent.
+        WorkerTicks = "worker_ticks",
+        /// A process's clock is far from the database's.
+        ClockOffset = "clock_offset",
+        /// A provider takes nothing.
+        ProviderFailing = "provider_failing",
+        BurnFast = "burn_fast",
+        BurnMedium = "burn_medium",
+        BurnSlow = "burn_slow",
+    }
+}

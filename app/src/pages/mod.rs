@@ -10,6 +10,7 @@
 
 mod account;
 mod admin;
+mod alerts;
 mod event;
 mod events;
 mod facts;
@@ -21,7 +22,9 @@ mod lookup;
 mod overview;
 mod policy;
 mod refusal;
+mod runbook;
 mod seller;
+mod slo;
 mod unknown;
 
 #[cfg(test)]
@@ -31,6 +34,7 @@ mod tests;
 
 pub use account::account;
 pub use admin::{clients, config, users};
+pub use alerts::alerts;
 pub use event::event;
 pub use events::events;
 pub use facts::{authority_text, detail_pair, fact_icon, fact_text, fact_title};
@@ -42,5 +46,7 @@ pub use lookup::lookup;
 pub use overview::overview;
 pub use policy::policy;
 pub use refusal::{refusal, refusal_signed_out};
+pub use runbook::runbook;
 pub use seller::seller;
+pub use slo::slo;
 pub use unknown::unknown;

@@ -752,3 +752,142 @@ pub fn login(problem: bool) -> LoginPage {
         oidc: None,
     }
 }
+
+fn slo_counts(judged: u64, missed: u64, frozen: u64) -> SloCounts {
+    SloCounts { judged, in_time: judged - missed, frozen, left_out: 2 }
+}
+
+fn slo_channel(channel: Channel, is_busy: bool) -> SloChannel {
+    let part = |n: i64, every: i64| {
+        let judged = if is_busy { 900 + 13 * u64::try_from(n).unwrap_or(0) } else { 0 };
+        let missed = match n % 11 {
+            0 if is_busy => 31,
+            3 if is_busy => 5,
+            _ => 0,
+        };
+        SloPart { at: ago(n * every), counts: slo_counts(judged, missed, missed / 4) }
+    };
+    let (long, short) = if is_busy {
+        (slo_counts(1_000, 80, 4), slo_counts(90, 12, 0))
+    } else {
+        (SloCounts::default(), SloCounts::default())
+    };
+    let burns = BURN_RULES
+        .iter()
+        .map(|rule| Burn {
+            rule: rule.rule,
+            severity: rule.severity,
+            long: rule.long.to_owned(),
+            short: rule.short.to_owned(),
+            long_counts: long,
+            short_counts: short,
+            long_milli: if is_busy { 15_200 } else { 0 },
+            short_milli: if is_busy { 26_600 } else { 0 },
+            factor_milli: rule.factor_milli,
+            is_enough: is_busy,
+            is_over: is_busy && rule.rule == AlertRule::BurnFast,
+        })
+        .collect();
+    let period = if is_busy { slo_counts(31_204, 180, 44) } else { SloCounts::default() };
+    SloChannel {
+        channel,
+        period,
+        attained_ppm: is_busy.then_some(994_231),
+        budget_left_milli: if is_busy { -154 } else { 1_000 },
+        burns,
+        days: (0..30).rev().map(|n| part(n, 86_400)).collect(),
+        hours: (0..24).rev().map(|n| part(n, 3_600)).collect(),
+    }
+}
+
+pub fn slo(is_busy: bool) -> SloPage {
+    SloPage {
+        target_ppm: 995_000,
+        window_ms: 60_000,
+        period_days: 30,
+        events_min: 50,
+        judged_to: ago(67),
+        channels: vec![slo_channel(Channel::Sms, is_busy), slo_channel(Channel::Email, false)],
+        margins: if is_busy {
+            vec![MarginAdvice {
+                channel: Channel::Sms,
+                provider: "northgate-sms".to_owned(),
+                delivered: 12_004,
+                useless: 17,
+                p50_ms: Some(3_000),
+                p95_ms: Some(20_000),
+                p99_ms: None,
+                margin_ms: 10_000,
+                within_margin_milli: Some(871),
+            }]
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+pub fn alert(rule: AlertRule, state: AlertState) -> Alert {
+    let is_acked = state == AlertState::Acknowledged;
+    Alert {
+        id: format!("al-{}-{state}", rule.as_str()),
+        rule,
+        subject: if rule == AlertRule::BurnFast { "sms".to_owned() } else { String::new() },
+        severity: Severity::Page,
+        state,
+        opened_at: ago(400),
+        fired_at: (state != AlertState::Pending).then(|| ago(340)),
+        clear_at: is_acked.then(|| ago(20)),
+        ended_at: (state == AlertState::Resolved).then(|| ago(10)),
+        updated_at: ago(3),
+        count: 100,
+        oldest_at: Some(ago(431)),
+        value: 431 * SECOND,
+        acked_at: is_acked.then(|| ago(100)),
+        acked_by: is_acked.then(|| "user:op_2".to_owned()),
+        ack_reason: is_acked.then(|| "INC-2291, provider called".to_owned()),
+    }
+}
+
+pub fn alerts(may_acknowledge: bool) -> AlertsPage {
+    AlertsPage {
+        open: vec![
+            alert(AlertRule::QueueAge, AlertState::Firing),
+            alert(AlertRule::BurnFast, AlertState::Firing),
+            alert(AlertRule::UnknownAge, AlertState::Acknowledged),
+            alert(AlertRule::ProviderFailing, AlertState::Pending),
+        ],
+        past: vec![alert(AlertRule::WorkerTicks, AlertState::Resolved)],
+        troubles: vec![DeliveryTrouble {
+            target: "webhook".to_owned(),
+            rule: AlertRule::QueueAge,
+            event: "firing".to_owned(),
+            tries: 3,
+            code: Some("connect".to_owned()),
+            next_at: now().plus(40 * SECOND),
+            is_given_up: false,
+        }],
+        targets: vec!["webhook".to_owned(), "email".to_owned()],
+        may_acknowledge,
+        action_key: "0123456789abcdef0123456789abcdef".to_owned(),
+    }
+}
+
+pub fn runbook() -> RunbookPage {
+    let text = |text: &str| RunbookInline::Text(text.to_owned());
+    RunbookPage {
+        title: "Runbook".to_owned(),
+        lead: vec![RunbookBlock::Text(vec![text("For whoever is woken.")])],
+        sections: vec![RunbookSection {
+            anchor: "queue".to_owned(),
+            title: "Queue".to_owned(),
+            blocks: vec![
+                RunbookBlock::Steps(vec![vec![
+                    text("Look at "),
+                    RunbookInline::Code("/workers".to_owned()),
+                    text(" first."),
+                ]]),
+                RunbookBlock::Points(vec![vec![RunbookInline::Strong("Then:".to_owned())]]),
+            ],
+        }],
+    }
+}

@@ -201,6 +201,49 @@ fn gallery() -> Vec<(&'static str, String)> {
                     .into_any()
             }),
         ),
+        ("slo", any(&|| super::slo(f(Support, "/slo"), samples::slo(true), options()).into_any())),
+        (
+            "slo-empty",
+            any(&|| super::slo(f(Oncall, "/slo"), samples::slo(false), options()).into_any()),
+        ),
+        (
+            "alerts",
+            any(&|| {
+                let form = FormState {
+                    problem: Some("Nothing was done.".to_owned()),
+                    fields: vec![("reason".to_owned(), "Say what you know.".to_owned())],
+                    typed: vec![
+                        ("alert".to_owned(), "al-queue_age-firing".to_owned()),
+                        ("reason".to_owned(), "<b>".to_owned()),
+                    ],
+                    notice: None,
+                };
+                super::alerts(f(Oncall, "/alerts"), samples::alerts(true), form, options())
+                    .into_any()
+            }),
+        ),
+        (
+            "alerts-read",
+            any(&|| {
+                let data = samples::alerts(false);
+                super::alerts(f(Support, "/alerts"), data, FormState::default(), options())
+                    .into_any()
+            }),
+        ),
+        (
+            "alerts-none",
+            any(&|| {
+                let data = AlertsPage::default();
+                super::alerts(f(Support, "/alerts"), data, FormState::default(), options())
+                    .into_any()
+            }),
+        ),
+        (
+            "runbook",
+            any(&|| {
+                super::runbook(f(Support, "/runbook"), samples::runbook(), options()).into_any()
+            }),
+        ),
         (
             "workers",
             any(&|| {
@@ -551,4 +594,33 @@ fn an_address_in_the_search_box_is_answered_without_being_shown() {
     let html = shown("events-personal");
     assert!(html.contains("That looks like an email address or phone number."));
     assert!(!html.contains("No event has been admitted yet"));
+}
+
+#[test]
+fn an_alert_says_what_it_is_about_and_only_those_who_may_acknowledge_have_the_form() {
+    let html = shown("alerts");
+    assert_eq!(occurrences(&html, "Acknowledge</button>"), 2, "one form an alert that fires");
+    assert_eq!(occurrences(&html, "&lt;b&gt;"), 1, "what was typed stays with its alert");
+    assert!(
+        html.contains("/runbook#queue") && html.contains("The error budget burns very fast (sms)")
+    );
+    assert!(
+        html.contains("INC-2291, provider called")
+            && html.contains("431") | html.contains("7 min 11 s")
+    );
+    let html = shown("alerts-read");
+    assert!(!html.contains("Acknowledge</button>"));
+    assert!(html.contains("Only the roles on-call and admin may do this."));
+    assert!(shown("alerts-none").contains("Nobody is told"));
+}
+
+#[test]
+fn the_service_level_is_said_in_words_and_nothing_is_no_number() {
+    let html = shown("slo");
+    assert!(html.contains("99.423 %") && html.contains("-15.4 %") && html.contains("overdrawn"));
+    assert!(html.contains("burns too fast"));
+    assert!(html.contains("With a margin of under 20 s 95 %"));
+    let html = shown("slo-empty");
+    assert!(html.contains("none yet") && html.contains("100.0 %"));
+    assert!(html.contains("No day of this period had an event."));
 }

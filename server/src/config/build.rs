@@ -7,6 +7,7 @@ use app::model::Channel;
 
 use super::duration::{DAY, HOUR, MINUTE, SECOND};
 use super::reader::{Reader, nearest};
+use super::watch;
 use super::{
     Admission, Auth, Config, Dispatch, Evidence, KINDS, KeySource, Kind, Log, ProviderConfig,
     Reconcile, Resolver, ResolverKind, Retention, Server, Ui,
@@ -34,6 +35,8 @@ pub(super) fn build(reader: &mut Reader) -> Config {
         providers: providers(reader),
         resolver: resolver(reader),
         evidence: evidence(reader, &server.data_dir),
+        slo: watch::slo(reader),
+        alerts: watch::alerts(reader),
         ui: Ui {
             idle_timeout: reader.duration("ui.idle_timeout", MINUTE..=30 * DAY),
             absolute_timeout: reader.duration("ui.absolute_timeout", MINUTE..=90 * DAY),

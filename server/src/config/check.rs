@@ -23,6 +23,7 @@ impl Config {
         self.check_server(&mut refuse);
         self.check_database(&mut refuse);
         self.check_routes(&mut refuse);
+        self.check_watch(&mut refuse);
         for (name, provider) in &self.providers {
             self.check_provider(name, provider, &mut refuse);
         }
@@ -436,7 +437,12 @@ fn has(provider: &ProviderConfig, key: &str) -> bool {
 
 /// Refuses what is no absolute http(s) address, what carries a password, and what would send secrets
 /// readable over a network.
-fn check_url(key: &str, text: &str, is_base: bool, refuse: &mut impl FnMut(&str, &str, &str)) {
+pub(super) fn check_url(
+    key: &str,
+    text: &str,
+    is_base: bool,
+    refuse: &mut impl FnMut(&str, &str, &str),
+) {
     let url = match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => url,
         _ => {
@@ -483,7 +489,7 @@ fn is_localhost(name: &str) -> bool {
 }
 
 /// Whether a host, as text without a port, is this machine.
-fn is_loopback_host(host: &str) -> bool {
+pub(super) fn is_loopback_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<std::net::IpAddr>().map_or_else(|_| is_localhost(host), |ip| ip.is_loopback())
 }

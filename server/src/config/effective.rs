@@ -11,7 +11,7 @@ use crate::policy::breaker::Budget;
 use crate::policy::{Scope, prices};
 
 /// Stands where a secret is.
-const HIDDEN: &str = "[hidden]";
+pub(super) const HIDDEN: &str = "[hidden]";
 
 impl Config {
     /// The effective configuration, in the order of the manual. Every secret reads `[hidden]`, and so does
@@ -31,6 +31,8 @@ impl Config {
         }
         sections.push(("resolver".to_owned(), self.resolver_table()));
         sections.push(("evidence".to_owned(), self.evidence_table()));
+        sections.push(("slo".to_owned(), self.slo_table()));
+        sections.push(("alerts".to_owned(), self.alerts_table()));
         let mut ui = Section::default();
         ui.time("idle_timeout", self.ui.idle_timeout);
         ui.time("absolute_timeout", self.ui.absolute_timeout);
@@ -245,7 +247,7 @@ fn provider_table(provider: &ProviderConfig) -> Section {
 
 /// The lines of one section.
 #[derive(Default)]
-struct Section(String);
+pub(super) struct Section(String);
 
 impl Section {
     fn put(&mut self, key: &str, value: &Value) {
@@ -253,17 +255,17 @@ impl Section {
         let _ = writeln!(self.0, "{key} = {value}");
     }
 
-    fn text(&mut self, key: &str, text: &str) {
+    pub(super) fn text(&mut self, key: &str, text: &str) {
         self.put(key, &Value::String(text.to_owned()));
     }
 
-    fn maybe(&mut self, key: &str, text: Option<&str>) {
+    pub(super) fn maybe(&mut self, key: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.text(key, text);
         }
     }
 
-    fn time(&mut self, key: &str, micros: i64) {
+    pub(super) fn time(&mut self, key: &str, micros: i64) {
         self.text(key, &format(micros));
     }
 
@@ -271,7 +273,7 @@ impl Section {
         self.put(key, &Value::Integer(i64::from(number)));
     }
 
-    fn count(&mut self, key: &str, count: usize) {
+    pub(super) fn count(&mut self, key: &str, count: usize) {
         self.put(key, &Value::Integer(i64::try_from(count).unwrap_or(i64::MAX)));
     }
 

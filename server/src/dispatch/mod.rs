@@ -337,8 +337,10 @@ impl Dispatcher {
         deadline: Deadline,
     ) -> Verdict {
         let p = &self.parts;
-        let left = duration(deadline.boot.saturating_sub(p.env.clock.boot()));
-        tokio::select! {
+        let started = p.env.clock.boot();
+        let left = duration(deadline.boot.saturating_sub(started));
+        let kind = provider.capability().kind;
+        let verdict = tokio::select! {
             biased;
             verdict = provider.send(message, deadline) => verdict,
             () = p.env.clock.sleep(left + OVERRUN) => {
@@ -347,7 +349,10 @@ impl Dispatcher {
             () = self.abandon.cancelled() => {
                 Verdict::Unknown { why: Doubt::ShutdownDuringCall, code: "shutdown".to_owned() }
             }
-        }
+        };
+        metrics::histogram!("sendonce_call_seconds", "kind" => kind)
+            .record(duration(p.env.clock.boot().saturating_sub(started)));
+        verdict
     }
 
     /// "Too many" and our own faults concern every event of this provider, on every node.

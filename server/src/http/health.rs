@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use app::model::Stamp;
+use app::model::{Alert, Channel, SloChannel, Stamp};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,7 +19,9 @@ use super::api::answer;
 use super::metrics;
 use super::problem::Problem;
 use crate::clock::{Clock, FollowingClock};
-use crate::store::{Error, Gauges, Store};
+use crate::config::Config;
+use crate::slo::objective;
+use crate::store::{Error, Gauges, Store, Tally};
 
 /// A loop that has not gone round for so long hangs.
 const TICK_MAX: i64 = 30_000_000;
@@ -33,6 +35,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Figures this young are shown again, so that scraping cannot load the database.
 const FIGURES_MAX_AGE: i64 = 1_000_000;
+
+/// What the ledger keeps by minutes and more is read again after this.
+const KEPT_MAX_AGE: i64 = 15_000_000;
+
+/// What the ledger keeps: totals, the budget, the alerts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept {
+    pub totals: Vec<Tally>,
+    pub channels: Vec<SloChannel>,
+    pub alerts: Vec<Alert>,
+    pub providers: Vec<String>,
+}
 
 /// When each loop of this process last went round.
 #[derive(Debug)]
@@ -89,6 +103,9 @@ pub struct HealthState {
     following: Option<FollowingClock>,
     // Held for a moment and never across an await: a plain lock.
     figures: Arc<Mutex<Option<(Stamp, Gauges)>>>,
+    // The same.
+    watched: Arc<Mutex<Option<(Stamp, Kept)>>>,
+    config: Option<Arc<Config>>,
 }
 
 impl HealthState {
@@ -100,7 +117,16 @@ impl HealthState {
         health: Arc<Health>,
         metrics: Option<PrometheusHandle>,
     ) -> Self {
-        Self { store, clock, health, metrics, following: None, figures: Arc::default() }
+        Self {
+            store,
+            clock,
+            health,
+            metrics,
+            following: None,
+            figures: Arc::default(),
+            watched: Arc::default(),
+            config: None,
+        }
     }
 
     async fn within<T>(
@@ -166,6 +192,44 @@ impl HealthState {
     pub fn following(mut self, clock: FollowingClock) -> Self {
         self.following = Some(clock);
         self
+    }
+
+    /// Also shows the objective, its budget and the alerts.
+    #[must_use]
+    pub fn watching(mut self, config: Arc<Config>) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// What the ledger keeps, read at most every few seconds; the last of it while the database is away.
+    async fn watched(&self, now: Stamp) -> Option<Kept> {
+        let config = self.config.as_ref()?;
+        let known = self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((at, kept)) = &known
+            && (0..KEPT_MAX_AGE).contains(&now.since(*at))
+        {
+            return Some(kept.clone());
+        }
+        let read = self.within(async {
+            let counted = objective::read(&*self.store, &config.slo, now).await?;
+            Ok(Kept {
+                totals: self.store.totals().await?,
+                channels: Channel::ALL
+                    .iter()
+                    .map(|channel| objective::channel(&counted, *channel, &config.slo, now))
+                    .collect(),
+                alerts: self.store.open_alerts().await?,
+                providers: config.providers.keys().cloned().collect(),
+            })
+        });
+        match read.await {
+            Ok(kept) => {
+                *self.watched.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some((now, kept.clone()));
+                Some(kept)
+            }
+            Err(_) => known.map(|(_, kept)| kept),
+        }
     }
 
     fn is_draining(&self) -> bool {
@@ -248,6 +312,14 @@ async fn scrape(State(state): State<HealthState>) -> Response {
         Err(_) => (kept.map(|(_, gauges)| gauges).unwrap_or_default(), is_young),
     };
     metrics::fill(&gauges, now, is_up);
+    if let Some(kept) = state.watched(now).await {
+        metrics::fill_kept(&kept);
+    }
+    let following = state.following.as_ref();
+    metrics::fill_clock(
+        following.map_or(0, FollowingClock::offset),
+        following.map_or(Some(0), FollowingClock::uncertainty),
+    );
     for (name, at) in state.health.ticks() {
         metrics::ticked(name, at.unwrap_or(Stamp::from_micros(0)));
     }

@@ -5,17 +5,23 @@
 
 use std::time::Duration;
 
-use app::model::{CallOutcome, Stamp, State};
+use app::model::{
+    Alert, AlertRule, AlertState, CallOutcome, Channel, Reason, Severity, Stamp, State,
+};
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 
+use super::health::Kept;
 use super::{api, tokens, webhooks};
 use crate::admission;
 use crate::policy;
-use crate::store::Gauges;
+use crate::slo::tell;
+use crate::store::{Gauges, Metric};
 
 /// The labels that a metric may carry.
-pub const LABELS: &[&str] =
-    &["channel", "provider", "state", "reason", "outcome", "loop", "version"];
+pub const LABELS: &[&str] = &[
+    "channel", "provider", "kind", "state", "reason", "outcome", "loop", "version", "window",
+    "severity", "target",
+];
 
 /// Upper bounds of histograms, in seconds: from one commit to the longest call.
 const BUCKETS: &[f64] =
@@ -47,6 +53,22 @@ const LOOKUPS: &str = "sendonce_lookups_total";
 const EXPIRED: &str = "sendonce_expired_total";
 const LEASES_LOST: &str = "sendonce_leases_lost_total";
 const LOOP_RESTARTS: &str = "sendonce_loop_restarts_total";
+const LOOKUPS_IN_FLIGHT: &str = "sendonce_lookups_in_flight";
+const LOOKUPS_IN_FLIGHT_MAX: &str = "sendonce_lookups_in_flight_max";
+const CALL_SECONDS: &str = "sendonce_call_seconds";
+const LOOKUP_SECONDS: &str = "sendonce_lookup_seconds";
+
+// Kept by the ledger: the same on every process, so take the maximum and not the sum.
+const SLO_EVENTS: &str = "sendonce_slo_events_total";
+const SLO_BUDGET: &str = "sendonce_slo_budget_left_ratio";
+const SLO_BURN: &str = "sendonce_slo_burn_rate";
+const OLDEST_READ: &str = "sendonce_oldest_due_read_age_seconds";
+const READS_DUE: &str = "sendonce_reads_due";
+const OUTBOX_DUE: &str = "sendonce_outbox_due";
+const SENDING_HEALTHY: &str = "sendonce_sending_healthy";
+const ALERTS: &str = "sendonce_alerts";
+const CLOCK_OFFSET: &str = "sendonce_clock_offset_seconds";
+const CLOCK_UNCERTAINTY: &str = "sendonce_clock_uncertainty_seconds";
 
 /// Makes this process's recorder, and every series at 0: a rate over nothing is then 0 and not "no data".
 ///
@@ -72,7 +94,25 @@ pub fn install<'a>(
     for outcome in tokens::OUTCOMES {
         metrics::counter!(tokens::COUNTER, "outcome" => *outcome).absolute(0);
     }
+    for reason in EXPIRED_REASONS {
+        metrics::counter!(EXPIRED, "reason" => reason.as_str()).absolute(0);
+    }
+    for channel in Channel::ALL {
+        for (_, outcome) in SLO_OUTCOMES {
+            let channel = channel.as_str();
+            metrics::counter!(SLO_EVENTS, "channel" => channel, "outcome" => *outcome).absolute(0);
+        }
+    }
+    for target in tell::TARGETS {
+        for outcome in tell::OUTCOMES {
+            metrics::counter!(tell::COUNTER, "target" => *target, "outcome" => *outcome)
+                .absolute(0);
+        }
+    }
+    metrics::gauge!(LOOKUPS_IN_FLIGHT).set(0.0);
+    metrics::gauge!(LOOKUPS_IN_FLIGHT_MAX).set(0.0);
     for provider in providers {
+        metrics::gauge!(SENDING_HEALTHY, "provider" => provider.to_owned()).set(1.0);
         metrics::counter!(CALLS, "provider" => provider.to_owned()).absolute(0);
         for name in [PAUSED, STOPPED] {
             metrics::gauge!(name, "provider" => provider.to_owned()).set(0.0);
@@ -90,7 +130,7 @@ pub fn install<'a>(
         metrics::counter!(SETTLEMENTS, "state" => state.as_str()).absolute(0);
         metrics::counter!(MARKERS_REFUSED, "state" => state.as_str()).absolute(0);
     }
-    for name in [DUPLICATE_EVIDENCE, EXPIRED, LEASES_LOST, OUTSIDE_FAILURES] {
+    for name in [DUPLICATE_EVIDENCE, LEASES_LOST, OUTSIDE_FAILURES] {
         metrics::counter!(name).absolute(0);
     }
     metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -98,7 +138,7 @@ pub fn install<'a>(
 }
 
 fn describe() {
-    use metrics::{describe_counter, describe_gauge};
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_counter!(admission::COUNTER, "Answers to admissions, by outcome.");
     describe_counter!(api::READS, "Records and timelines that API clients looked up.");
     describe_counter!(webhooks::COUNTER, "Receipts of providers, and callbacks that were refused.");
@@ -116,9 +156,27 @@ fn describe() {
     );
     describe_counter!(MARKERS_REFUSED, "Markers that said no, by the state that came of it.");
     describe_counter!(LOOKUPS, "Reads of providers, by their answer.");
-    describe_counter!(EXPIRED, "Events whose time ran out.");
+    describe_counter!(EXPIRED, "Events whose time ran out, by reason; kept by the ledger.");
     describe_counter!(LEASES_LOST, "Leases that ended without their owner.");
     describe_counter!(LOOP_RESTARTS, "How often a loop had to be started again.");
+    describe_counter!(SLO_EVENTS, "Events as the objective sees them; kept by the ledger.");
+    describe_counter!(tell::COUNTER, "Alerts told to people, by target and how it went.");
+    describe_gauge!(SLO_BUDGET, "Share of the error budget that is left; below 0 when overdrawn.");
+    describe_gauge!(SLO_BURN, "How fast the error budget burns; 1 lasts exactly its period.");
+    describe_gauge!(OLDEST_READ, "How late the read is that has been due for longest.");
+    describe_gauge!(READS_DUE, "Reads of providers whose time has come.");
+    describe_gauge!(OUTBOX_DUE, "Events that could be claimed now.");
+    describe_gauge!(SENDING_HEALTHY, "0 while a provider takes nothing or has stopped us.");
+    describe_gauge!(ALERTS, "Open alerts, by state and severity.");
+    describe_gauge!(CLOCK_OFFSET, "What this process adds to its clock to follow the database's.");
+    describe_gauge!(CLOCK_UNCERTAINTY, "How far that may be off.");
+    describe_gauge!(LOOKUPS_IN_FLIGHT, "Reads of providers under way in this process.");
+    describe_gauge!(
+        LOOKUPS_IN_FLIGHT_MAX,
+        "Reads that this process makes at the same time at most."
+    );
+    describe_histogram!(CALL_SECONDS, "How long calls took, by kind of provider.");
+    describe_histogram!(LOOKUP_SECONDS, "How long reads of providers took.");
     describe_gauge!(EVENTS, "Events that are still open, by state.");
     describe_gauge!(
         OLDEST_DUE,
@@ -172,12 +230,15 @@ pub(super) fn fill(gauges: &Gauges, now: Stamp, is_up: bool) {
         (OLDEST_FROZEN, gauges.oldest_frozen_at),
         (OLDEST_UNKNOWN, gauges.oldest_unknown_at),
         (OLDEST_UNSEALED, gauges.oldest_unsealed_at),
+        (OLDEST_READ, gauges.oldest_read_due_at),
     ] {
         let age = oldest.map_or(0, |at| now.since(at).max(0));
         metrics::gauge!(name).set(seconds(age));
     }
     metrics::gauge!(UNSEALED).set(number(gauges.unsealed));
     metrics::gauge!(OPEN_BREAKERS).set(number(gauges.open_breakers));
+    metrics::gauge!(READS_DUE).set(number(gauges.reads_due));
+    metrics::gauge!(OUTBOX_DUE).set(number(gauges.due));
     metrics::gauge!(FROZEN).set(if gauges.freezes > 0 { 1.0 } else { 0.0 });
     for (provider, is_paused, is_stopped) in &gauges.pauses {
         for (name, holds) in [(PAUSED, is_paused), (STOPPED, is_stopped)] {
@@ -186,6 +247,77 @@ pub(super) fn fill(gauges: &Gauges, now: Stamp, is_up: bool) {
     }
     metrics::counter!(DUPLICATE_EVIDENCE).absolute(gauges.duplicate_calls);
     metrics::gauge!(DATABASE_UP).set(if is_up { 1.0 } else { 0.0 });
+}
+
+/// Reasons for which time runs out.
+const EXPIRED_REASONS: [Reason; 4] = [
+    Reason::ExpiredInQueue,
+    Reason::ExpiredBeforeCall,
+    Reason::ExpiredWhileFrozen,
+    Reason::ExpiredUnresolved,
+];
+
+/// What the objective counts, as the metric calls it.
+const SLO_OUTCOMES: &[(Metric, &str)] = &[
+    (Metric::Admitted, "admitted"),
+    (Metric::InTime, "in_time"),
+    (Metric::Excluded, "left_out"),
+    (Metric::FrozenLate, "frozen_late"),
+];
+
+/// Fills what the ledger keeps: totals, the budget, the alerts.
+pub(super) fn fill_kept(kept: &Kept) {
+    for total in &kept.totals {
+        let label = total.label.clone();
+        match total.metric {
+            Metric::Expired => metrics::counter!(EXPIRED, "reason" => label).absolute(total.n),
+            metric => {
+                if let Some((_, outcome)) = SLO_OUTCOMES.iter().find(|(one, _)| *one == metric) {
+                    metrics::counter!(SLO_EVENTS, "channel" => label, "outcome" => *outcome)
+                        .absolute(total.n);
+                }
+            }
+        }
+    }
+    for channel in &kept.channels {
+        let name = channel.channel.as_str();
+        metrics::gauge!(SLO_BUDGET, "channel" => name)
+            .set(channel.budget_left_milli as f64 / 1_000.0);
+        for burn in &channel.burns {
+            for (window, milli) in [(&burn.long, burn.long_milli), (&burn.short, burn.short_milli)]
+            {
+                metrics::gauge!(SLO_BURN, "channel" => name, "window" => window.clone())
+                    .set(milli as f64 / 1_000.0);
+            }
+        }
+    }
+    for state in [AlertState::Pending, AlertState::Firing, AlertState::Acknowledged] {
+        for severity in Severity::ALL {
+            let of = |alert: &&Alert| alert.state == state && alert.severity == *severity;
+            let n = kept.alerts.iter().filter(of).count() as u64;
+            metrics::gauge!(ALERTS, "state" => state.as_str(), "severity" => severity.as_str())
+                .set(number(n));
+        }
+    }
+    for provider in &kept.providers {
+        let fails = kept
+            .alerts
+            .iter()
+            .any(|alert| alert.rule == AlertRule::ProviderFailing && alert.subject == *provider);
+        metrics::gauge!(SENDING_HEALTHY, "provider" => provider.clone()).set(if fails {
+            0.0
+        } else {
+            1.0
+        });
+    }
+}
+
+/// This process's clock against the database's.
+pub(super) fn fill_clock(offset: i64, uncertainty: Option<i64>) {
+    metrics::gauge!(CLOCK_OFFSET).set(offset as f64 / 1e6);
+    if let Some(uncertainty) = uncertainty {
+        metrics::gauge!(CLOCK_UNCERTAINTY).set(seconds(uncertainty));
+    }
 }
 
 /// When a loop last went round.

@@ -30,6 +30,7 @@ pub mod site;
 pub mod sse;
 pub mod tokens;
 pub mod ui;
+mod watch;
 pub mod webhooks;
 
 pub use serve::{health_only, router};

@@ -52,7 +52,8 @@ pub fn health_only(node: &Node, metrics: PrometheusHandle) -> Router {
         Arc::clone(&node.env.clock),
         Arc::clone(&node.health),
         Some(metrics),
-    );
+    )
+    .watching(Arc::clone(&node.config));
     let is_followed = node.store.describe().0 == "postgres";
     health_router(if is_followed { state.following(node.clock.clone()) } else { state })
 }

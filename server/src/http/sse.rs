@@ -48,7 +48,7 @@ pub fn permission_of(topic: &str) -> Option<Permission> {
     };
     match topic {
         "overview" | "events" | "unknown" | "freeze" => Some(Permission::SeeEvents),
-        "providers" | "workers" => Some(Permission::SeeHealth),
+        "slo" | "alerts" | "providers" | "workers" => Some(Permission::SeeHealth),
         _ => match topic.split_once(':') {
             Some(("event" | "seller", id)) if is_id(id) => Some(Permission::SeeEvents),
             _ => None,

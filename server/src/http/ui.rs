@@ -34,7 +34,7 @@ use super::session::{self, Anonymous, Sessions, Visitor};
 use super::site::Site;
 use super::sse::{self, Streams};
 use super::{
-    account, admin, cursor, desk, login, lookup, oplog, policy_desk, render, search, setup,
+    account, admin, cursor, desk, login, lookup, oplog, policy_desk, render, search, setup, watch,
 };
 use crate::clock::Clock;
 use crate::config::Config;
@@ -507,6 +507,10 @@ impl Visit<'_> {
             Act::Unknown => self.unknown().await,
             Act::FreezeDesk => desk::show(self).await,
             Act::Freeze => desk::act(self, form).await,
+            Act::Slo => watch::slo(self).await,
+            Act::Runbook => Ok(watch::runbook(self)),
+            Act::Alerts => watch::alerts(self).await,
+            Act::Acknowledge => watch::acknowledge(self, form).await,
             Act::Providers => self.providers().await,
             Act::Policy => policy_desk::show(self).await,
             Act::CloseBreaker => policy_desk::close(self, form).await,
@@ -539,6 +543,7 @@ impl Visit<'_> {
             Act::ChangeAccount => account::stale(self).await,
             Act::LookUp => lookup::show(self, Some(lookup::STALE)).await,
             Act::CloseBreaker => policy_desk::stale(self, form).await,
+            Act::Acknowledge => watch::stale(self, form).await,
             _ => Ok(self.state.refuse(Some(self.frame.clone()), &Refusal::StaleForm)),
         }
     }

@@ -85,6 +85,7 @@ impl Reconciler {
     /// Reads what is due until told to stop.
     pub async fn run_reads(&self) {
         let p = &self.parts;
+        metrics::gauge!("sendonce_lookups_in_flight_max").set(p.workers.max(1) as f64);
         let room = Arc::new(Semaphore::new(p.workers.max(1)));
         // A task that dies with its process is read again after this.
         let visible_after = (WHOLE_READ + 1) * p.read_timeout + p.resolver_timeout;
@@ -107,8 +108,10 @@ impl Reconciler {
                     for task in tasks {
                         let seat = seats.pop();
                         let this = self.clone();
+                        metrics::gauge!("sendonce_lookups_in_flight").increment(1.0);
                         self.tasks.spawn(async move {
                             this.read(task).await;
+                            metrics::gauge!("sendonce_lookups_in_flight").decrement(1.0);
                             drop(seat);
                         });
                     }
@@ -160,8 +163,6 @@ impl Reconciler {
                 Ok(swept) => {
                     failures = 0;
                     p.ticker.tick("sweep");
-                    metrics::counter!("sendonce_expired_total")
-                        .increment(u64::try_from(swept.expired + swept.unresolved).unwrap_or(0));
                     metrics::counter!("sendonce_leases_lost_total")
                         .increment(u64::try_from(swept.leases).unwrap_or(0));
                     if swept.leases > 0 {
@@ -200,7 +201,10 @@ impl Reconciler {
     async fn read(&self, task: ReadTask) {
         let p = &self.parts;
         let asked_at = p.env.clock.now();
+        let asked = p.env.clock.boot();
         let Asked { attempt, found_at, answer } = self.ask_all(&task).await;
+        metrics::histogram!("sendonce_lookup_seconds", "provider" => task.provider.clone())
+            .record(duration(p.env.clock.boot().saturating_sub(asked)));
         let answer = match answer {
             // An id that is the recipient's number under another name is not kept.
             Lookup::Found { seen, message_id } => Lookup::Found {

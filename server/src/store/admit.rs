@@ -194,6 +194,7 @@ impl<E: Engine> SqlStore<E> {
         self.insert_facts(&mut tx, &facts).await?;
         Self::write_windows(&mut tx, &windows, now).await?;
         Self::update_counts(&mut tx, &new, &met, &touched).await?;
+        Self::count_admitted(&mut tx, new.iter().map(|request| request.channel), now).await?;
         for channel in Channel::ALL {
             if new.iter().any(|request| request.channel == *channel) {
                 E::notify(&mut tx, channel.as_str()).await?;

@@ -1492,3 +1492,5 @@ mod log;
 mod policy;
 mod retention;
 mod tokens;
+
+mod watch;

@@ -26,8 +26,10 @@ mod restore;
 mod retention;
 mod rows;
 mod sqlite;
+mod tallies;
 mod tokens;
 mod vendors;
+mod watch;
 mod work;
 
 use std::collections::{BTreeMap, HashMap};
@@ -57,7 +59,9 @@ pub use oplog::{LogListed, LogSearch, OperatorsLog};
 pub use people::{Changed, EXTERNAL, Factor, People, SessionRow};
 pub use restore::{Epoch, Restored, Restores};
 pub use retention::{Cutoffs, Due, LegalHold, Purged, Retention};
+pub use tallies::{DELIVERY_BOUNDS_MS, Metric, Tally, Width};
 pub use vendors::STOPPED;
+pub use watch::{AlertChange, Delivery, DeliveryEnd, Figures, NodeGauge, Watch};
 
 /// Why the store could not do it.
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +146,8 @@ pub struct Rules {
     pub understands: std::ops::RangeInclusive<u32>,
     /// How often, where to, and for how much.
     pub sending: SendingRules,
+    /// The window of the objective, in microseconds: what settles later has missed it.
+    pub slo_window: i64,
 }
 
 /// What is known of a provider that is not configured any more: nothing can be read or replayed.
@@ -150,6 +156,9 @@ static NO_FACING: Facing =
 
 /// How this program understands leases; see [`Rules::semantics`].
 pub const LEASE_SEMANTICS: u32 = 1;
+
+/// One minute.
+const SLO_WINDOW_DEFAULT: i64 = 60_000_000;
 
 impl Rules {
     /// With this program's own lease semantics.
@@ -164,6 +173,7 @@ impl Rules {
             semantics: LEASE_SEMANTICS,
             understands: LEASE_SEMANTICS..=LEASE_SEMANTICS,
             sending: SendingRules::default(),
+            slo_window: SLO_WINDOW_DEFAULT,
         }
     }
 
@@ -407,6 +417,8 @@ pub struct Gauges {
     pub unknown: u64,
     pub oldest_unknown_at: Option<Stamp>,
     pub dispatching: u64,
+    pub reads_due: u64,
+    pub oldest_read_due_at: Option<Stamp>,
     pub duplicate_calls: u64,
     pub freezes: u64,
     /// Breakers of countries that are not closed.
@@ -749,6 +761,7 @@ pub trait Store:
     + OperatorsLog
     + Inspect
     + Retention
+    + Watch
     + fmt::Debug
 {
     /// Applies the missing migrations.

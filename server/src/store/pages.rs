@@ -213,7 +213,7 @@ impl<E: Engine> SqlStore<E> {
         Ok(Age { count: capped(row.int()?), oldest_at: row.maybe_stamp()? })
     }
 
-    async fn ages(&self, tx: &mut E::Tx) -> Result<[Age; 4], Error> {
+    pub(super) async fn ages(&self, tx: &mut E::Tx) -> Result<[Age; 4], Error> {
         let now = self.env.clock.now();
         let due = Self::age(
             tx,
@@ -571,6 +571,7 @@ impl<E: Engine> Pages for SqlStore<E> {
             Vec::new(),
         )
         .await?;
+        let reads_due = self.reads_due(&mut tx).await?;
         Ok(Gauges {
             due: due.count.count,
             oldest_due_at: due.oldest_at,
@@ -581,6 +582,8 @@ impl<E: Engine> Pages for SqlStore<E> {
             unknown: unknown.count.count,
             oldest_unknown_at: unknown.oldest_at,
             dispatching: dispatching.count.count,
+            reads_due: reads_due.count.count,
+            oldest_read_due_at: reads_due.oldest_at,
             duplicate_calls: Self::duplicate_calls(&mut tx).await?,
             freezes: Self::active_freezes(&mut tx).await?.len() as u64,
             open_breakers: Self::open_breakers(&mut tx).await?,

@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "tokens", include_str!("../../../migrations/postgres/0004_tokens.sql")),
     (5, "accounts", include_str!("../../../migrations/postgres/0005_accounts.sql")),
     (6, "log", include_str!("../../../migrations/postgres/0006_log.sql")),
+    (7, "slo", include_str!("../../../migrations/postgres/0007_slo.sql")),
     (8, "restore", include_str!("../../../migrations/postgres/0008_restore.sql")),
     (9, "retention", include_str!("../../../migrations/postgres/0009_retention.sql")),
 ];

@@ -256,6 +256,7 @@ impl<E: Engine> SqlStore<E> {
         Self::write_calls(tx, writes, &self.env.keys).await?;
         Self::update_records(tx, writes).await?;
         Self::move_outbox(tx, writes).await?;
+        self.count_writes(tx, writes).await?;
         for channel in Channel::ALL {
             let waits = writes.iter().any(|write| {
                 let after = &write.step.record;

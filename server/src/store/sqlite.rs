@@ -19,6 +19,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "tokens", include_str!("../../../migrations/sqlite/0004_tokens.sql")),
     (5, "accounts", include_str!("../../../migrations/sqlite/0005_accounts.sql")),
     (6, "log", include_str!("../../../migrations/sqlite/0006_log.sql")),
+    (7, "slo", include_str!("../../../migrations/sqlite/0007_slo.sql")),
     (8, "restore", include_str!("../../../migrations/sqlite/0008_restore.sql")),
     (9, "retention", include_str!("../../../migrations/sqlite/0009_retention.sql")),
 ];

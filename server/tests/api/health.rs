@@ -10,6 +10,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use regex::Regex;
 use serde_json::{Value, json};
+use server::config::Config;
 use server::http::health::{Health, HealthState, health_router};
 use server::http::metrics::LABELS;
 use tower::ServiceExt as _;
@@ -28,7 +29,8 @@ fn probes(api: &Api) -> Probes {
         Arc::clone(&api.env.clock),
         Arc::clone(&health),
         Some(metrics()),
-    );
+    )
+    .watching(Arc::new(Config::parse("test", "", std::iter::empty()).unwrap()));
     Probes { router: health_router(state), health }
 }
 
@@ -113,6 +115,14 @@ async fn metrics_have_every_name_at_zero_and_only_known_labels() {
         "sendonce_last_tick_timestamp_seconds{loop=\"dispatch\"}",
         "sendonce_admissions_total{outcome=\"unavailable\"}",
         "sendonce_callbacks_total{provider=\"mute\",outcome=\"kept\"}",
+        "sendonce_expired_total{reason=\"expired_while_frozen\"}",
+        "sendonce_slo_events_total{channel=\"email\",outcome=\"admitted\"}",
+        "sendonce_slo_burn_rate{channel=\"sms\",window=\"3d\"}",
+        "sendonce_alert_deliveries_total{target=\"webhook\",outcome=\"failed\"}",
+        "sendonce_alerts{state=\"firing\",severity=\"page\"}",
+        "sendonce_oldest_due_read_age_seconds",
+        "sendonce_reads_due",
+        "sendonce_clock_offset_seconds",
     ] {
         assert!((value(&text, series)).abs() < f64::EPSILON, "{series}");
     }
@@ -130,13 +140,26 @@ async fn metrics_have_every_name_at_zero_and_only_known_labels() {
     assert!((value(&text, "sendonce_oldest_frozen_age_seconds") - 5.0).abs() < 0.001);
     assert!((value(&text, "sendonce_dispatch_frozen") - 1.0).abs() < 0.001);
 
+    assert!((value(&text, "sendonce_outbox_due") - 1.0).abs() < 0.001);
+    let budget = "sendonce_slo_budget_left_ratio{channel=\"sms\"}";
+    assert!((value(&text, budget) - 1.0).abs() < 0.001, "nothing judged leaves the budget");
+
+    // Read again after a while, and the same whether folded or not.
+    api.clock.advance(Duration::from_secs(20));
+    let (_, text) = get(&probes, "/metrics").await;
+    for channel in ["sms", "email"] {
+        let admitted =
+            format!("sendonce_slo_events_total{{channel=\"{channel}\",outcome=\"admitted\"}}");
+        assert!((value(&text, &admitted) - 1.0).abs() < 0.001, "{channel}");
+    }
+
     // Nobody can look any more: the age goes on.
     let claims = api.store.claim("w", Channel::Sms, 1).await.unwrap();
     assert_eq!(claims.len(), 1);
     api.store.close().await;
     api.clock.advance(Duration::from_secs(5));
     let (_, text) = get(&probes, "/metrics").await;
-    assert!((value(&text, "sendonce_oldest_due_age_seconds") - 10.0).abs() < 0.001);
+    assert!((value(&text, "sendonce_oldest_due_age_seconds") - 30.0).abs() < 0.001);
     assert!((value(&text, "sendonce_database_up")).abs() < f64::EPSILON);
 
     let label = Regex::new("[{,]([a-zA-Z_]+)=\"").unwrap();
