@@ -5,6 +5,68 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_simulator_takes_mail_on_a_port_of_its_own_and_counts_it() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    use std::net::{TcpListener, TcpStream};
+
+    let spare = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    let (web, mail) = (spare().to_string(), spare().to_string());
+    let child = Command::new(env!("CARGO_BIN_EXE_sendonce"))
+        .args(["simulator", "--listen", &web, "--smtp", &mail])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let _ended = Ended(child);
+    let connect = |address: &str| {
+        for _ in 0..600 {
+            if let Ok(stream) = TcpStream::connect(address) {
+                return stream;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{address} did not open within 30 s");
+    };
+    let mut stream = connect(&mail);
+    let mut lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+    let mut said = |stream: &mut TcpStream, text: &str| {
+        stream.write_all(text.as_bytes()).expect("written");
+        lines.next().expect("a reply").expect("read").get(..3).map(str::to_owned).expect("a code")
+    };
+    let letter = "Message-ID: <attempt-1@example.com>\r\n\r\nHello\r\n.\r\n";
+    let codes: Vec<String> = [
+        "",
+        "HELO me\r\n",
+        "MAIL FROM:<a@example.com>\r\n",
+        "RCPT TO:<b@example.com>\r\n",
+        "DATA\r\n",
+        letter,
+    ]
+    .iter()
+    .map(|text| said(&mut stream, text))
+    .collect();
+    assert_eq!(codes, ["220", "250", "250", "250", "354", "250"]);
+    let mut control = connect(&web);
+    control
+        .write_all(b"GET /_control/messages?attempt=attempt-1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .expect("written");
+    let mut answer = String::new();
+    control.read_to_string(&mut answer).expect("read");
+    assert!(answer.contains("\"count\":1") && answer.contains("\"provider\":\"smtp\""), "{answer}");
+    assert!(!answer.contains("Hello"));
+}
+
 /// A folder of its own with a configuration, removed at the end.
 struct Place {
     folder: PathBuf,

@@ -7,6 +7,7 @@ use url::{Host, Url};
 
 use super::duration::{SECOND, format};
 use super::{Config, Kind, Problem, ProviderConfig, ResolverKind};
+use crate::providers::mail;
 
 /// What a lease must leave beside the resolver's and the call's time: reading, writing, scheduling.
 const LEASE_RESERVE: i64 = SECOND;
@@ -372,6 +373,15 @@ impl Config {
                     &format!("set it{or}"),
                 );
             }
+        }
+        let is_mail = kind.channels == [Channel::Email];
+        if is_mail && provider.setting("from").is_some_and(|from| mail::address_of(from).is_none())
+        {
+            refuse(
+                &key("from"),
+                "is no sender of mail",
+                "write it as \"no-reply@example.com\" or \"Name <no-reply@example.com>\"",
+            );
         }
         if let Some(url) = &provider.base_url {
             check_url(&key("base_url"), url, true, refuse);

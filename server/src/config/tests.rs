@@ -612,6 +612,21 @@ fn plain_http_is_refused_to_other_machines_and_never_to_loopback() {
 }
 
 #[test]
+fn a_sender_of_mail_has_one_plain_address() {
+    let lines = |from: &str| {
+        unsafe_lines(&format!(
+            "[providers.r]\nkind = \"resend\"\napi_key = \"k\"\nfrom = \"{from}\""
+        ))
+    };
+    assert_eq!(lines("Example Market <no-reply@example.com>"), [""; 0]);
+    assert_eq!(lines("no-reply@example.com"), [""; 0]);
+    for from in ["Example", "a@example.com, b@example.com", "no-reply@"] {
+        let lines = lines(from);
+        assert!(lines.len() == 1 && lines[0].starts_with("providers.r.from: is no"), "{lines:?}");
+    }
+}
+
+#[test]
 fn smtp_without_tls_is_refused_to_other_machines_and_never_to_loopback() {
     let smtp = |host: &str| {
         let text =

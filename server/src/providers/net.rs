@@ -206,7 +206,7 @@ impl Transport for HttpTransport {
         deadline: Deadline,
     ) -> Result<Box<dyn Dialogue>, Failure> {
         self.left(deadline)?;
-        let line = Arc::new(Line::default());
+        let line = Arc::new(Line { is_dialogue: true.into(), ..Line::default() });
         let wire = tokio::select! {
             biased;
             wire = self.connect((host, port), deadline, &line) => wire?,
@@ -314,6 +314,8 @@ struct Line {
     has_written: AtomicBool,
     /// The whole answer was read.
     is_done: AtomicBool,
+    /// A conversation: cut short anywhere it is reset, so that no half of it is taken for a whole.
+    is_dialogue: AtomicBool,
 }
 
 /// The socket: writes nothing past the deadline, and remembers whether it wrote.
@@ -342,8 +344,9 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        let is_cut = self.line.has_request.load(Ordering::SeqCst)
-            && !self.line.is_done.load(Ordering::SeqCst);
+        let has_begun = self.line.has_request.load(Ordering::SeqCst)
+            || self.line.is_dialogue.load(Ordering::SeqCst);
+        let is_cut = has_begun && !self.line.is_done.load(Ordering::SeqCst);
         if is_cut {
             // A plain close would leave what is still in the send buffer to the kernel, which would go on
             // delivering it after the call is over. A reset drops it.
