@@ -26,6 +26,7 @@ use self::reader::Reader;
 use crate::domain::Policy;
 use crate::policy::SendingRules;
 use crate::providers::Secret;
+use crate::providers::template::Templates;
 
 /// Every key with its default: the manual.
 pub const DEFAULTS: &str = include_str!("config.default.toml");
@@ -104,6 +105,11 @@ pub struct Config {
     pub log: Log,
     /// Limits, rules for text messages, and what to do after an unknown outcome.
     pub sending: SendingRules,
+    /// The texts of this installation; none: the built-in ones.
+    pub templates: Templates,
+    pub templates_folder: Option<String>,
+    /// The language of recipients whose own is not known.
+    pub templates_locale: String,
     /// Where the prices were read from.
     pub prices_file: Option<String>,
 }

@@ -309,6 +309,7 @@ impl Node {
                     workers: self.config.dispatch.workers,
                     resolver_timeout: self.config.resolver.timeout,
                     sender: self.config.dispatch.sender.clone(),
+                    templates: Arc::new(self.config.templates.clone()),
                     is_held: Arc::clone(&self.is_held),
                 },
                 self.stop.clone(),

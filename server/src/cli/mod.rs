@@ -21,6 +21,7 @@ pub mod restore;
 pub mod retention;
 pub mod serve;
 pub mod simulator;
+pub mod template;
 #[cfg(test)]
 mod testing;
 pub mod token_id;
@@ -95,6 +96,8 @@ pub enum Command {
     Keys(keys::Args),
     /// Legal holds: what they cover is not purged.
     Hold(retention::HoldArgs),
+    /// Look at the texts before anybody gets them.
+    Template(template::Args),
     /// Name the token of a hash, for whoever holds the keys.
     TokenId(token_id::Args),
     /// After a restore or a failover: see that nothing that may have been sent is sent again.
@@ -205,6 +208,7 @@ pub async fn run(
                 provider::trial(args, cli.load(), host, input, out).await
             }
         },
+        Command::Template(args) => template::run(args, &cli.load()?, out),
         Command::TokenId(args) => token_id::run(args, &cli.load()?, input, out),
         Command::Doctor(args) => {
             let config = Config::load(cli.config.as_deref(), crate::config::environment());
@@ -337,6 +341,8 @@ mod tests {
             "provider trial twilio --sandbox --json",
             "token-id --stdin",
             "doctor --json",
+            "template check --folder x",
+            "template preview",
             "healthcheck --url http://127.0.0.1:3000/readyz",
         ] {
             let line = format!("sendonce {command} --config /x/sendonce.toml");

@@ -28,6 +28,7 @@ pub(super) fn build(reader: &mut Reader) -> Config {
     let server = server(reader);
     let dispatch = dispatch(reader);
     let admission = admission(reader, &dispatch);
+    let (templates, templates_folder, templates_locale) = super::policy::templates(reader);
     let database_url = database_url(reader, &server.data_dir);
     Config {
         reconcile: reconcile(reader),
@@ -45,6 +46,9 @@ pub(super) fn build(reader: &mut Reader) -> Config {
         retention: retention(reader),
         log: log(reader),
         sending: super::policy::sending(reader),
+        templates,
+        templates_folder,
+        templates_locale,
         prices_file: reader.text_or_none("policy.prices", "the path of a file"),
         server,
         database_url,

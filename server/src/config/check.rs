@@ -129,6 +129,7 @@ impl Config {
             shared.insert(format!("routes.{channel}"), names.join(", "));
         }
         shared.extend(self.sending.shared());
+        shared.insert("templates.folder".to_owned(), self.templates.digest());
         for name in self.routed() {
             let Some(provider) = self.providers.get(name) else { continue };
             let settle = provider.settle.map_or_else(|| "none".to_owned(), format);

@@ -95,6 +95,10 @@ impl Config {
         }
         out.count("prefix_digits", sending.limits.prefix_digits);
         sections.push(("limits".to_owned(), out));
+        let mut out = Section::default();
+        out.maybe("folder", self.templates_folder.as_deref());
+        out.text("locale", &self.templates_locale);
+        sections.push(("templates".to_owned(), out));
     }
 
     fn routes_table(&self) -> Section {

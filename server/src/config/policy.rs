@@ -1,13 +1,15 @@
-//! The sections `[policy]` and `[limits]`.
+//! The sections `[policy]`, `[limits]` and `[templates]`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::duration::{DAY, HOUR, MINUTE, SECOND};
-use super::reader::Reader;
+use super::reader::{Reader, printable};
 use crate::admission::validate;
 use crate::policy::breaker::Budget;
 use crate::policy::geography::{is_country, is_prefix};
 use crate::policy::{AfterUnknown, Limit, Limits, Prices, Scope, SendingRules, prices};
+use crate::providers::template::Templates;
 
 /// The longest name of a purpose.
 const PURPOSE_CHARS_MAX: usize = 64;
@@ -158,6 +160,26 @@ fn budgets(reader: &mut Reader) -> BTreeMap<String, Budget> {
 /// What a breaker has that does not say.
 const BUDGET: Budget =
     Budget { window: HOUR, messages_max: None, price_max: None, cooldown: 15 * MINUTE, probes: 5 };
+
+/// The templates with their folder and language. They are read and looked over with the configuration.
+pub(super) fn templates(reader: &mut Reader) -> (Templates, Option<String>, String) {
+    let locale = reader.text("templates.locale", "a language such as \"en\"");
+    let path = "templates.folder";
+    let folder = reader.text_or_none(path, "the path of a folder");
+    let loaded = folder.as_ref().map(|folder| Templates::load(Path::new(folder), &locale));
+    let templates = match loaded {
+        None => Templates::default(),
+        Some(Ok(templates)) => templates,
+        Some(Err(faults)) => {
+            for fault in faults {
+                let message = format!("{} {}", printable(&fault.file), fault.message);
+                reader.problem(path, &message, "see `sendonce template check`");
+            }
+            Templates::default()
+        }
+    };
+    (templates, folder, locale)
+}
 
 fn after_unknown(reader: &mut Reader, path: &str) -> AfterUnknown {
     AfterUnknown::parse(reader.word(path, AfterUnknown::WORDS)).unwrap_or_default()

@@ -21,7 +21,8 @@ use crate::keys::Keys;
 use crate::outbox::Wakeups;
 use crate::policy::{Place, Scope};
 use crate::providers::resolver::{Resolution, ResolveRequest, Resolved, Resolver};
-use crate::providers::{Deadline, Message, Registry, TextProof, template};
+use crate::providers::template::Templates;
+use crate::providers::{Deadline, Message, Registry, TextProof};
 use crate::store::{Claim, End, Env, Error, GiveUp, Start, Started, Store};
 use crate::supervisor::{Ticker, pause_after_error};
 
@@ -58,6 +59,7 @@ pub struct Parts {
     pub resolver_timeout: i64,
     /// The sender's name in messages.
     pub sender: String,
+    pub templates: Arc<Templates>,
     /// Another configuration is in force: nothing is claimed until the nodes agree.
     pub is_held: Arc<AtomicBool>,
 }
@@ -219,7 +221,7 @@ impl Dispatcher {
             );
             return self.give_up(&claim, PreCall::Released).await;
         };
-        let message = template::render(
+        let message = p.templates.render(
             claim.channel,
             &resolved,
             &claim.purpose,

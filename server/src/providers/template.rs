@@ -1,7 +1,13 @@
 //! The texts. One link, the sender's name, an absolute time: the same input always gives the same bytes, so
 //! that a replay of an attempt repeats them.
 
+mod custom;
+mod lint;
+pub mod segments;
+
 use app::model::{Channel, Stamp};
+
+pub use custom::{Fault, Preview, Templates};
 
 use super::resolver::Resolved;
 use super::{Message, Secret};
@@ -29,7 +35,8 @@ fn words(purpose: &str) -> Words {
     }
 }
 
-/// Renders one attempt's message. English is the only language so far, whatever `resolved.locale` says.
+/// Renders one attempt's message with the built-in text, in English whatever `resolved.locale` says: what is
+/// sent where an installation has no templates of its own ([`Templates`]).
 ///
 /// Control characters of `sender` are dropped, and it is cut at 32 characters.
 #[must_use]
@@ -41,7 +48,7 @@ pub fn render(
     attempt_id: &str,
     sender: &str,
 ) -> Message {
-    let sender: String = sender.chars().filter(|c| !c.is_control()).take(SENDER_LEN_MAX).collect();
+    let sender = shown_sender(sender);
     let words = words(purpose);
     let link = resolved.link.expose();
     let until = until(expires_at);
@@ -73,6 +80,11 @@ pub fn render(
         html,
         valid_until: expires_at,
     }
+}
+
+/// The sender's name as messages carry it.
+fn shown_sender(sender: &str) -> String {
+    sender.chars().filter(|c| !c.is_control()).take(SENDER_LEN_MAX).collect()
 }
 
 /// `14:05 UTC on 2026-09-21`: absolute, because "in 30 minutes" would be another text in a replay.
