@@ -47,6 +47,7 @@ all)
     part "clippy, server" lint_server
     part "clippy, bundle" lint_bundle
     part "site" cargo xtask site
+    part "rules" scripts/check-rules.sh
     part "build" cargo build --bin sendonce
     part "tests" run_tests
     part "browser tests" npm test --prefix end2end --silent

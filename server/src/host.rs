@@ -373,6 +373,11 @@ impl Admin for Ledger {
         self.store.freezes().await.map_err(failed)
     }
 
+    async fn load(&self) -> Result<crate::slo::capacity::Load, AdminError> {
+        let now = self.env.clock.now();
+        crate::slo::capacity::observe(&*self.store, now).await.map_err(failed)
+    }
+
     async fn workers(&self) -> Result<Vec<WorkerView>, AdminError> {
         self.store.workers().await.map_err(failed)
     }

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "api/admission.rs"]
 mod admission;
+#[path = "api/deploy.rs"]
+mod deploy;
 #[path = "api/documents.rs"]
 mod documents;
 #[path = "api/guards.rs"]

@@ -391,6 +391,7 @@ const EXPECTED: &[(Verb, &str, &[&str])] = &[
     (Verb::Get, "/slo", OPERATORS),
     (Verb::Get, "/alerts", OPERATORS),
     (Verb::Post, "/alerts", FREEZERS),
+    (Verb::Get, "/capacity", OPERATORS),
     (Verb::Get, "/runbook", OPERATORS),
     (Verb::Get, "/providers", OPERATORS),
     (Verb::Get, "/workers", OPERATORS),

@@ -77,6 +77,7 @@ const MENU: &[(&str, &[Entry])] = &[
             entry("/providers", "Providers", "plug", Permission::SeeHealth),
             entry("/policy", "Sending rules", "shield", Permission::SeeHealth),
             entry("/workers", "Workers", "cpu", Permission::SeeHealth),
+            entry("/capacity", "Capacity", "gauge", Permission::SeeHealth),
             entry("/runbook", "Runbook", "list", Permission::SeeEvents),
         ],
     ),

@@ -294,3 +294,55 @@ pub enum RunbookInline {
     Code(String),
     Strong(String),
 }
+
+/// Where a figure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Measured,
+    Configured,
+    Given,
+    /// Somebody should replace it by a measurement.
+    Guess,
+}
+
+impl Source {
+    /// Its one spelling.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Configured => "configured",
+            Self::Given => "given",
+            Self::Guess => "guess",
+        }
+    }
+}
+
+/// What capacity is worked out from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapacityInput {
+    pub name: String,
+    pub value: String,
+    pub source: Source,
+}
+
+/// What the load needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapacityNeed {
+    pub name: String,
+    /// The key of the configuration; empty where none sets it.
+    pub key: String,
+    pub value: String,
+    pub configured: Option<String>,
+    /// Less is configured.
+    pub is_short: bool,
+    pub why: String,
+}
+
+/// `/capacity`, and `sendonce capacity`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapacityPage {
+    pub inputs: Vec<CapacityInput>,
+    pub needs: Vec<CapacityNeed>,
+}

@@ -11,6 +11,7 @@
 mod account;
 mod admin;
 mod alerts;
+mod capacity;
 mod event;
 mod events;
 mod facts;
@@ -35,6 +36,7 @@ mod tests;
 pub use account::account;
 pub use admin::{clients, config, users};
 pub use alerts::alerts;
+pub use capacity::capacity;
 pub use event::event;
 pub use events::events;
 pub use facts::{authority_text, detail_pair, fact_icon, fact_text, fact_title};

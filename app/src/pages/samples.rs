@@ -891,3 +891,30 @@ pub fn runbook() -> RunbookPage {
         }],
     }
 }
+
+pub fn capacity() -> CapacityPage {
+    let input = |name: &str, value: &str, source| CapacityInput {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        source,
+    };
+    let need = |name: &str, value: &str, configured: Option<&str>, is_short| CapacityNeed {
+        name: name.to_owned(),
+        key: if configured.is_some() { "dispatch.workers".to_owned() } else { String::new() },
+        value: value.to_owned(),
+        configured: configured.map(str::to_owned),
+        is_short,
+        why: "peak times the time of a call".to_owned(),
+    };
+    CapacityPage {
+        inputs: vec![
+            input("Busiest minute of the last 7 days", "311", Source::Measured),
+            input("A call takes, ms", "500", Source::Guess),
+        ],
+        needs: vec![
+            need("Dispatch workers", "7", Some("8"), false),
+            need("Dispatch workers while a provider hangs", "52", Some("8"), true),
+            need("Rows a day", "1204882", None, false),
+        ],
+    }
+}

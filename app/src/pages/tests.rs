@@ -203,6 +203,12 @@ fn gallery() -> Vec<(&'static str, String)> {
         ),
         ("slo", any(&|| super::slo(f(Support, "/slo"), samples::slo(true), options()).into_any())),
         (
+            "capacity",
+            any(&|| {
+                super::capacity(f(Oncall, "/capacity"), samples::capacity(), options()).into_any()
+            }),
+        ),
+        (
             "slo-empty",
             any(&|| super::slo(f(Oncall, "/slo"), samples::slo(false), options()).into_any()),
         ),

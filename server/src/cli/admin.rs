@@ -92,6 +92,9 @@ pub trait Admin: Send + Sync {
     /// The processes that have signed life in the last day, oldest first.
     async fn workers(&self) -> Result<Vec<WorkerView>, AdminError>;
 
+    /// What was admitted and read in the last seven days.
+    async fn load(&self) -> Result<crate::slo::capacity::Load, AdminError>;
+
     /// Completes a restore or a failover after which commits from `lost_from` on may be missing. Refused
     /// while a process may send.
     async fn restore_complete(&self, lost_from: Stamp) -> Result<Restored, AdminError>;

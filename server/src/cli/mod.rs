@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod admit;
+pub mod capacity;
 pub mod client;
 pub mod config;
 pub mod doctor;
@@ -104,6 +105,8 @@ pub enum Command {
     RestoreComplete(restore::RestoreArgs),
     /// Copy the embedded database while it is served.
     Backup(restore::BackupArgs),
+    /// Say how many workers and reads a load needs.
+    Capacity(capacity::Args),
     /// Run the provider simulator as a server.
     Simulator(simulator::Args),
     /// Providers and what they can do.
@@ -250,6 +253,7 @@ async fn with_ledger(
         Command::Unfreeze(args) => freeze::unfreeze(args, config, admin, out).await,
         Command::Freezes(args) => freeze::freezes(args, admin, out).await,
         Command::Workers(args) => workers::run(args, admin, out).await,
+        Command::Capacity(args) => capacity::run(args, config, admin, out).await,
         Command::RestoreComplete(args) => restore::restore(args, admin, out).await,
         Command::Backup(args) => restore::backup(args, admin, out).await,
         Command::Retention(_) => retention::retention(config, admin, out).await,
@@ -334,6 +338,7 @@ mod tests {
             "unfreeze --scope all",
             "freezes",
             "workers --json",
+            "capacity --peak 50 --json",
             "restore-complete --lost-from 2026-09-21T14:00:00Z --json",
             "backup --to copy.db",
             "simulator --listen 127.0.0.1:4010 --smtp 127.0.0.1:4025",

@@ -219,6 +219,10 @@ impl Admin for Memory {
         Ok(self.tables().freezes.clone())
     }
 
+    async fn load(&self) -> Result<crate::slo::capacity::Load, AdminError> {
+        Ok(crate::slo::capacity::Load::default())
+    }
+
     async fn workers(&self) -> Result<Vec<app::model::WorkerView>, AdminError> {
         Ok(Vec::new())
     }

@@ -508,6 +508,7 @@ impl Visit<'_> {
             Act::FreezeDesk => desk::show(self).await,
             Act::Freeze => desk::act(self, form).await,
             Act::Slo => watch::slo(self).await,
+            Act::Capacity => watch::capacity(self).await,
             Act::Runbook => Ok(watch::runbook(self)),
             Act::Alerts => watch::alerts(self).await,
             Act::Acknowledge => watch::acknowledge(self, form).await,

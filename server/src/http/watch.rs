@@ -9,6 +9,7 @@ use leptos::prelude::IntoAny as _;
 use super::api::settled;
 use super::render;
 use super::ui::{Form, Trouble, Visit};
+use crate::slo::capacity::{self, Ask};
 use crate::slo::{objective, runbook, tell};
 use crate::text::looks_like_personal_data;
 
@@ -20,6 +21,14 @@ pub(super) async fn slo(visit: &Visit<'_>) -> Result<Response, Trouble> {
     let config = &visit.state.parts.config;
     let data = objective::page(visit.store(), config, visit.asked.now).await?;
     Ok(visit.page(StatusCode::OK, |frame, options| pages::slo(frame, data, options).into_any()))
+}
+
+/// `GET /capacity`
+pub(super) async fn capacity(visit: &Visit<'_>) -> Result<Response, Trouble> {
+    let load = capacity::observe(visit.store(), visit.asked.now).await?;
+    let data = capacity::plan(&load, &Ask::default(), &visit.state.parts.config);
+    Ok(visit
+        .page(StatusCode::OK, |frame, options| pages::capacity(frame, data, options).into_any()))
 }
 
 /// `GET /runbook`

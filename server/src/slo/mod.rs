@@ -3,6 +3,7 @@
 //! It reads counts that the ledger keeps in its own transactions and never changes a record. Everything that
 //! judges is a pure function of figures and a time.
 
+pub mod capacity;
 pub mod guardrails;
 pub mod life;
 pub mod margin;

@@ -17,12 +17,12 @@ use tower::ServiceExt as _;
 
 use crate::support::{Api, changed, metrics};
 
-struct Probes {
-    router: axum::Router,
+pub struct Probes {
+    pub router: axum::Router,
     health: Arc<Health>,
 }
 
-fn probes(api: &Api) -> Probes {
+pub fn probes(api: &Api) -> Probes {
     let health = Arc::new(Health::new(&["dispatch", "sweep"]));
     let state = HealthState::new(
         Arc::clone(&api.store),
