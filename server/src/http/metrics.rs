@@ -52,6 +52,7 @@ const MARKERS_REFUSED: &str = "sendonce_markers_refused_total";
 const LOOKUPS: &str = "sendonce_lookups_total";
 const EXPIRED: &str = "sendonce_expired_total";
 const LEASES_LOST: &str = "sendonce_leases_lost_total";
+const PURGED: &str = "sendonce_purged_events_total";
 const LOOP_RESTARTS: &str = "sendonce_loop_restarts_total";
 const LOOKUPS_IN_FLIGHT: &str = "sendonce_lookups_in_flight";
 const LOOKUPS_IN_FLIGHT_MAX: &str = "sendonce_lookups_in_flight_max";
@@ -130,7 +131,7 @@ pub fn install<'a>(
         metrics::counter!(SETTLEMENTS, "state" => state.as_str()).absolute(0);
         metrics::counter!(MARKERS_REFUSED, "state" => state.as_str()).absolute(0);
     }
-    for name in [DUPLICATE_EVIDENCE, LEASES_LOST, OUTSIDE_FAILURES] {
+    for name in [DUPLICATE_EVIDENCE, LEASES_LOST, OUTSIDE_FAILURES, PURGED] {
         metrics::counter!(name).absolute(0);
     }
     metrics::gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -158,6 +159,7 @@ fn describe() {
     describe_counter!(LOOKUPS, "Reads of providers, by their answer.");
     describe_counter!(EXPIRED, "Events whose time ran out, by reason; kept by the ledger.");
     describe_counter!(LEASES_LOST, "Leases that ended without their owner.");
+    describe_counter!(PURGED, "Events that the retention removed.");
     describe_counter!(LOOP_RESTARTS, "How often a loop had to be started again.");
     describe_counter!(SLO_EVENTS, "Events as the objective sees them; kept by the ledger.");
     describe_counter!(tell::COUNTER, "Alerts told to people, by target and how it went.");
