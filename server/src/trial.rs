@@ -336,10 +336,11 @@ pub async fn run(
     let closing = CancellationToken::new();
     let closed = closing.clone().drop_guard();
 
-    let mut config = Config::parse("trial", CONFIG, std::iter::empty())?;
-    config.server.data_dir.clone_from(&folder.0);
+    // Read with its folder, so that every path that follows from it lies there as well.
+    let place = toml::Value::String(folder.0.display().to_string());
+    let text = format!("[server]\ndata_dir = {place}\n{CONFIG}");
+    let mut config = Config::parse("trial", &text, std::iter::empty())?;
     config.server.public_url.clone_from(&public_url);
-    config.database_url = Secret::new(format!("sqlite://{}/trial.db", folder.0.display()));
     let name = if kind.name == "demo" { "demo" } else { name };
     let mut tried = provider.clone();
     tried.reads_per_minute = None;

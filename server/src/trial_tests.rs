@@ -73,6 +73,8 @@ async fn every_kind_keeps_its_promise_in_every_scenario_without_settle() {
         }
         assert!(report.trial.steps.iter().any(|step| step.what == "call"));
     }
+    // A trial never touches the folder of the real ledger, whatever lies in it.
+    assert!(!std::path::Path::new("data").exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
