@@ -26,12 +26,15 @@ pub enum BatchError {
 
 type Answer<O> = oneshot::Sender<Result<O, Arc<Error>>>;
 
+/// The queue's end that the tasks share.
+type Waiting<I, O> = Arc<tokio::sync::Mutex<mpsc::Receiver<(I, Answer<O>)>>>;
+
 /// Runs one group in one transaction: as many answers as requests, in their order.
 pub type Run<I, O> = Arc<
     dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Result<Vec<O>, Error>> + Send>> + Send + Sync,
 >;
 
-/// The entrance to one group-commit task.
+/// The entrance to the group-commit tasks.
 #[derive(Debug)]
 pub struct Batcher<I, O> {
     queue: mpsc::Sender<(I, Answer<O>)>,
@@ -50,10 +53,30 @@ impl<I: Clone + Send + 'static, O: Send + 'static> Batcher<I, O> {
     /// Starts the task. It ends when the last entrance is dropped and the queue is empty.
     #[must_use]
     pub fn start(queue_max: usize, group_max: usize, run: Run<I, O>) -> Self {
-        let (queue, mut waiting) = mpsc::channel::<(I, Answer<O>)>(queue_max.max(1));
+        Self::start_many(queue_max, group_max, 1, run)
+    }
+
+    /// Starts several tasks on one queue, for a database whose commits need not wait for one another.
+    /// Groups of different tasks may meet in the same rows: `run` must be right under such races.
+    #[must_use]
+    pub fn start_many(queue_max: usize, group_max: usize, writers: usize, run: Run<I, O>) -> Self {
+        let (queue, waiting) = mpsc::channel::<(I, Answer<O>)>(queue_max.max(1));
+        // A tokio mutex: whoever holds it waits for the next group, the others wait for their turn.
+        let waiting = Arc::new(tokio::sync::Mutex::new(waiting));
+        for _ in 0..writers.max(1) {
+            Self::write(Arc::clone(&waiting), group_max, Arc::clone(&run));
+        }
+        Self { queue }
+    }
+
+    fn write(waiting: Waiting<I, O>, group_max: usize, run: Run<I, O>) {
         tokio::spawn(async move {
             let mut group = Vec::with_capacity(group_max);
-            while waiting.recv_many(&mut group, group_max.max(1)).await > 0 {
+            loop {
+                let count = waiting.lock().await.recv_many(&mut group, group_max.max(1)).await;
+                if count == 0 {
+                    return;
+                }
                 let (inputs, answers): (Vec<I>, Vec<Answer<O>>) = group.drain(..).unzip();
                 // In a task of its own: a panic in one group must not close the entrance for all.
                 let run = Arc::clone(&run);
@@ -71,7 +94,6 @@ impl<I: Clone + Send + 'static, O: Send + 'static> Batcher<I, O> {
                 }
             }
         });
-        Self { queue }
     }
 
     /// Hands in one request and waits for its commit.

@@ -9,6 +9,7 @@ mod check;
 pub mod duration;
 mod effective;
 mod kinds;
+mod network;
 mod policy;
 mod reader;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use app::model::{Channel, Role};
 
 pub use self::kinds::{KINDS, Kind};
+pub use self::network::Network;
 use self::reader::Reader;
 use crate::domain::Policy;
 use crate::policy::SendingRules;
@@ -37,6 +39,10 @@ pub const DEFAULT_FILE: &str = "sendonce.toml";
 /// How long a repeated key is trusted not to send again where `idempotent = true` names no `window`: 5
 /// minutes, the shortest that any vendor with such a key documents.
 pub const REPLAY_WINDOW_DEFAULT: i64 = 5 * 60 * 1_000_000;
+
+/// Groups of admissions that commit at once on PostgreSQL: enough to fill the time in which one waits for
+/// the disk, and few of the process's connections.
+const WRITERS_DEFAULT: usize = 4;
 
 /// The largest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -172,6 +178,8 @@ pub struct Server {
     pub health_listen: Option<String>,
     /// Shown in the bar of every page.
     pub environment: String,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
     /// How long running calls may take to end after SIGTERM.
     pub grace: i64,
 }
@@ -185,6 +193,8 @@ pub struct Admission {
     pub queue_max: usize,
     /// Largest group of one commit.
     pub batch_max: usize,
+    /// Groups that may commit at once; 0: as many as suit the database.
+    pub writers: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -449,6 +459,16 @@ impl Config {
         let text: String =
             self.shared().iter().map(|(key, value)| format!("{key}={value}\n")).collect();
         crate::keys::sha256(text.as_bytes()).get(..16).unwrap_or_default().to_owned()
+    }
+
+    /// How many groups of admissions may commit at once. An embedded database has one writer.
+    #[must_use]
+    pub fn admission_writers(&self) -> usize {
+        match (crate::store::is_shared(self.database_url.expose()), self.admission.writers) {
+            (false, _) => 1,
+            (true, 0) => WRITERS_DEFAULT,
+            (true, writers) => writers,
+        }
     }
 
     /// Where the keys lie.

@@ -143,7 +143,10 @@ impl Host for System {
                 node.stop.clone(),
             )));
         }
+        tell_manager(&[sd_notify::NotifyState::Ready]);
+        let watchdog = keep_watchdog(&node);
         told_to_end().await;
+        tell_manager(&[sd_notify::NotifyState::Stopping]);
         tracing::info!("stopping: no new claims; running calls get their grace time");
         node.health.drain();
         node.stop.cancel();
@@ -156,6 +159,9 @@ impl Host for System {
             };
         }
         node.stop().await;
+        if let Some(watchdog) = watchdog {
+            watchdog.abort();
+        }
         tracing::info!("stopped");
         Ok(())
     }
@@ -226,6 +232,26 @@ async fn listen(address: &str, key: &str) -> Result<TcpListener, CliError> {
             "end the other process or choose another port",
         )
     })
+}
+
+/// Tells the service manager, where one has asked to be told (`Type=notify`).
+fn tell_manager(state: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(error = %error.kind(), "the service manager could not be told");
+    }
+}
+
+/// Signs life to the service manager, where it watches, twice in each of its times. It says that this process
+/// still runs its tasks: a database that is away is no reason to be killed. Goes on while calls are drained.
+fn keep_watchdog(node: &Node) -> Option<tokio::task::JoinHandle<()>> {
+    let within = sd_notify::watchdog_enabled()?;
+    let clock = Arc::clone(&node.env.clock);
+    Some(tokio::spawn(async move {
+        loop {
+            tell_manager(&[sd_notify::NotifyState::Watchdog]);
+            clock.sleep(within / 2).await;
+        }
+    }))
 }
 
 /// A first start has nobody who could sign in: it says how.

@@ -67,9 +67,20 @@ pub fn fault(password: &str) -> Option<&'static str> {
         Some("Keep it to 256 characters.")
     } else if password.chars().any(char::is_control) {
         Some("Leave out control characters.")
+    } else if password.chars().all(|c| password.starts_with(c)) {
+        Some("Use more than one character, repeated.")
     } else {
         None
     }
+}
+
+/// As [`fault`], of the password of this account: its own address is the first guess.
+#[must_use]
+pub fn fault_of(password: &str, email: &str) -> Option<&'static str> {
+    let (password_lower, email) = (password.trim().to_lowercase(), canonical_email(email));
+    let local = email.split('@').next().unwrap_or_default();
+    let is_own = password_lower == email || (!local.is_empty() && password_lower == local);
+    fault(password).or_else(|| is_own.then_some("Choose another one than your own address."))
 }
 
 /// Why a password could not be hashed or checked.

@@ -172,6 +172,7 @@ impl World {
                 event_id: format!("ev-{n:04}"),
                 idempotency_key: format!("key-{n:04}"),
                 content_hash: format!("hash-{n:04}"),
+                spelled_hash: None,
                 channel: Channel::Sms,
                 provider: "post".to_owned(),
                 purpose: "password_reset".to_owned(),

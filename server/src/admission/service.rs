@@ -123,7 +123,7 @@ impl std::fmt::Debug for AdmissionService {
 }
 
 impl AdmissionService {
-    /// Opens the door. Must run inside a tokio runtime: the group-commit task starts here, and ends when
+    /// Opens the door. Must run inside a tokio runtime: the group-commit tasks start here, and end when
     /// the service is dropped and its queue is empty.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, env: &Env, config: &Config, wakeups: Wakeups) -> Self {
@@ -132,6 +132,7 @@ impl AdmissionService {
 
     fn with(book: Arc<dyn Book>, env: &Env, config: &Config, wakeups: Wakeups) -> Self {
         let (queue_max, batch_max) = (config.admission.queue_max, config.admission.batch_max);
+        let writers = config.admission_writers();
         let ledger = Arc::clone(&book);
         let run = move |group: Vec<Admission>| {
             let (ledger, wakeups) = (Arc::clone(&ledger), wakeups.clone());
@@ -149,7 +150,7 @@ impl AdmissionService {
         };
         Self {
             book,
-            batcher: Batcher::start(queue_max, batch_max, Arc::new(run)),
+            batcher: Batcher::start_many(queue_max, batch_max, writers, Arc::new(run)),
             clock: Arc::clone(&env.clock),
             entropy: Arc::clone(&env.entropy),
             keys: Arc::clone(&env.keys),
@@ -195,7 +196,18 @@ impl AdmissionService {
         let token_id = event.token_hash.as_ref().map(|hash| self.keys.token_id(hash.expose()));
         Ok(Admission {
             id: self.entropy.uuid(now),
-            content_hash: content_hash(&self.keys, &event, token_id.as_deref()),
+            content_hash: content_hash(
+                &self.keys,
+                &event,
+                token_id.as_deref(),
+                event.is_channel_given.then_some(event.channel),
+            ),
+            spelled_hash: Some(content_hash(
+                &self.keys,
+                &event,
+                token_id.as_deref(),
+                (!event.is_channel_given).then_some(event.channel),
+            )),
             destination_hash: self
                 .keys
                 .content_hash(&[b"destination_ref", event.destination_ref.as_bytes()]),
@@ -309,7 +321,15 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 /// Keyed hash of what the event says, after defaults and without its spelling: neither the order of the
 /// names nor white space nor the offset of an instant counts, nor whether a default was spelled out. Key
 /// and event are not part of it: it is compared only between admissions that agree in both.
-fn content_hash(keys: &Keys, event: &ParsedEvent, token_id: Option<&str>) -> String {
+///
+/// `channel`: none where the event leaves it to the configuration, whose default may change between an event
+/// and its repetition.
+fn content_hash(
+    keys: &Keys,
+    event: &ParsedEvent,
+    token_id: Option<&str>,
+    channel: Option<Channel>,
+) -> String {
     let expires_at = event.expires_at.micros().to_be_bytes();
     // A field that is left out differs from every text that it could hold.
     let given =
@@ -321,7 +341,7 @@ fn content_hash(keys: &Keys, event: &ParsedEvent, token_id: Option<&str>) -> Str
         event.destination_ref.as_bytes(),
         event.reset_ref.as_bytes(),
         &expires_at,
-        event.channel.as_str().as_bytes(),
+        channel.map_or("", Channel::as_str).as_bytes(),
         event.purpose.as_bytes(),
         given(seller),
         seller.unwrap_or_default().as_bytes(),
@@ -561,13 +581,14 @@ mod tests {
         let hash = |text: &str| {
             let event = parse_event(text.as_bytes(), &Defaults { channel: Channel::Sms }).unwrap();
             let token_id = event.token_hash.as_ref().map(|hash| keys.token_id(hash.expose()));
-            content_hash(&keys, &event, token_id.as_deref())
+            let given = event.is_channel_given.then_some(event.channel);
+            content_hash(&keys, &event, token_id.as_deref(), given)
         };
         let base = r#""destination_ref":"d","reset_ref":"r","expires_at":"2026-09-21T14:30:00Z""#;
         let event =
             |more: &str| format!(r#"{{"event_id":"e","idempotency_key":"k",{base}{more}}}"#);
         let first = hash(&event(""));
-        assert_eq!(hash(&event(r#","channel":"sms","purpose":"password_reset""#)), first);
+        assert_eq!(hash(&event(r#","purpose":"password_reset""#)), first);
         // Fields that change places are another content.
         let seller = hash(&event(r#","seller_id":"x""#));
         let window = hash(&event(r#","seller_id":"s","request_window":"x""#));

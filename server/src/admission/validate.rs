@@ -226,6 +226,8 @@ pub struct ParsedEvent {
     pub reset_ref: String,
     pub expires_at: Stamp,
     pub channel: Channel,
+    /// False: the channel is the default of the configuration, which may be another one later.
+    pub is_channel_given: bool,
     pub seller_id: Option<String>,
     pub purpose: String,
     pub request_window: Option<String>,
@@ -271,6 +273,7 @@ pub fn parse_event(bytes: &[u8], defaults: &Defaults) -> Result<ParsedEvent, Vec
         reset_ref: reset_ref.to_owned(),
         expires_at,
         channel: channel.and_then(|word| word.parse().ok()).unwrap_or(defaults.channel),
+        is_channel_given: channel.is_some(),
         seller_id: seller_id.map(str::to_owned),
         purpose: purpose.unwrap_or(DEFAULT_PURPOSE).to_owned(),
         request_window: request_window.map(str::to_owned),

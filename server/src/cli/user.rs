@@ -77,6 +77,7 @@ pub async fn run(
         Command::Add { email, role, password_stdin } => {
             let email = &address(email)?;
             let password = password(*password_stdin, input)?;
+            strong_enough(&password, email)?;
             let user = admin.add_user(email, *role, &password).await?;
             out.line(&format!("added {} as {} ({})", user.email, user.role, user.id))
         }
@@ -101,6 +102,7 @@ pub async fn run(
         Command::Passwd { email, password_stdin } => {
             let email = &address(email)?;
             let password = password(*password_stdin, input)?;
+            strong_enough(&password, email)?;
             known(admin.set_password(email, &password).await?)?;
             out.line("the password is set and the operator's sessions have ended")
         }
@@ -167,6 +169,17 @@ fn long_enough(password: &Secret) -> Result<(), CliError> {
         return Err(CliError::usage(&message, "choose another one"));
     }
     Ok(())
+}
+
+/// Not the first guess of somebody who knows the address.
+fn strong_enough(password: &Secret, email: &str) -> Result<(), CliError> {
+    match crate::password::fault_of(password.expose(), email) {
+        None => Ok(()),
+        Some(_) => Err(CliError::usage(
+            "the password is the operator's own address, or one character repeated",
+            "choose another one",
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use app::model::Channel;
 
 use super::duration::{DAY, HOUR, MINUTE, SECOND};
+use super::network::Network;
 use super::reader::{Reader, nearest};
 use super::watch;
 use super::{
@@ -68,6 +69,7 @@ fn server(reader: &mut Reader) -> Server {
             .text("server.public_url", "an address such as \"https://sendonce.example.com\"")
             .trim_end_matches('/')
             .to_owned(),
+        trusted_proxies: proxies(reader),
         data_dir: PathBuf::from(reader.text("server.data_dir", "the path of a folder")),
         site_dir: reader.text_or_none("server.site_dir", "the path of a folder").map(PathBuf::from),
         health_listen: reader
@@ -99,6 +101,17 @@ fn dispatch(reader: &mut Reader) -> Dispatch {
     }
 }
 
+fn proxies(reader: &mut Reader) -> Vec<Network> {
+    let path = "server.trusted_proxies";
+    let texts = reader.list(path);
+    let networks: Vec<Network> = texts.iter().filter_map(|text| Network::parse(text)).collect();
+    if networks.len() < texts.len() {
+        let help = "write it as [\"127.0.0.1\", \"10.0.0.0/8\"]";
+        reader.problem(path, "has something that is neither an address nor a network", help);
+    }
+    networks
+}
+
 fn admission(reader: &mut Reader, dispatch: &Dispatch) -> Admission {
     let channel = reader.word("admission.default_channel", &["sms", "email"]);
     Admission {
@@ -109,6 +122,7 @@ fn admission(reader: &mut Reader, dispatch: &Dispatch) -> Admission {
         max_lifetime: reader.duration("admission.max_lifetime", SECOND..=30 * DAY),
         queue_max: reader.count("admission.queue_max", 1..=1_000_000),
         batch_max: reader.count("admission.batch_max", 1..=1024),
+        writers: reader.count("admission.writers", 0..=8),
     }
 }
 

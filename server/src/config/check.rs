@@ -97,6 +97,26 @@ impl Config {
                 );
             }
         }
+        let resolver = match &self.resolver.kind {
+            ResolverKind::Http { secret, .. } => Some(("resolver.secret".to_owned(), secret)),
+            _ => None,
+        };
+        let own = self.providers.iter().flat_map(|(name, provider)| {
+            let key = move |key: &str| format!("providers.{name}.{key}");
+            let secret = provider.secret.as_ref().map(|secret| (key("secret"), secret));
+            let callback = provider.webhook_secret.as_ref();
+            secret.into_iter().chain(callback.map(|secret| (key("webhook_secret"), secret)))
+        });
+        for (key, secret) in own.chain(resolver) {
+            let chars = secret.expose().chars().count();
+            if (1..SECRET_CHARS_MIN).contains(&chars) {
+                warn(
+                    &key,
+                    "is so short that it can be guessed",
+                    "use at least 16 random characters",
+                );
+            }
+        }
         for (name, provider) in &self.providers {
             if provider.listen.as_deref().is_some_and(|listen| !is_loopback_listen(listen)) {
                 warn(
@@ -171,6 +191,26 @@ impl Config {
             if count == 0 {
                 refuse(key, "is zero, so nothing would ever be done", "set it to at least 1");
             }
+        }
+        if dispatch.margin >= admission.max_lifetime
+            && admission.min_lifetime <= admission.max_lifetime
+        {
+            refuse(
+                "dispatch.margin",
+                &format!(
+                    "{} is not shorter than admission.max_lifetime ({}), so no call could ever start",
+                    format(dispatch.margin),
+                    format(admission.max_lifetime)
+                ),
+                "make it shorter than any event lives",
+            );
+        }
+        if !is_log_filter(&self.log.level) {
+            refuse(
+                "log.level",
+                "names no level",
+                "use error, warn, info, debug or trace, or directives such as \"info,server::dispatch=debug\"",
+            );
         }
         if !(1..=app::model::ATTEMPT_CEILING).contains(&dispatch.attempts_max) {
             let help = format!("set it to 1 to {}", app::model::ATTEMPT_CEILING);
@@ -406,8 +446,32 @@ impl Config {
                 "remove it",
             );
         }
+        if let Some(window) = provider.replay_window().filter(|w| *w <= self.dispatch.call_timeout)
+        {
+            refuse(
+                &key("window"),
+                &format!(
+                    "{} is not longer than dispatch.call_timeout ({}), so no repeat could be sure to meet it",
+                    format(window),
+                    format(self.dispatch.call_timeout)
+                ),
+                "set it to what the provider documents, or idempotent to false",
+            );
+        }
         check_settle(&key("settle"), provider, kind, refuse);
     }
+}
+
+/// Fewer characters than this are guessed by trying them all.
+const SECRET_CHARS_MIN: usize = 8;
+
+/// Whether each directive of a log filter ends in a level that there is.
+fn is_log_filter(text: &str) -> bool {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    text.split(',').all(|directive| {
+        let level = directive.rsplit('=').next().unwrap_or_default().trim();
+        LEVELS.iter().any(|known| level.eq_ignore_ascii_case(known))
+    })
 }
 
 fn check_settle(

@@ -121,6 +121,9 @@ impl Config {
         }
         out.maybe("health_listen", server.health_listen.as_deref());
         out.text("environment", &server.environment);
+        let proxies: Vec<String> = server.trusted_proxies.iter().map(ToString::to_string).collect();
+        let proxies = proxies.into_iter().map(Value::String).collect();
+        out.put("trusted_proxies", &Value::Array(proxies));
         out.time("grace", server.grace);
         out
     }
@@ -139,6 +142,7 @@ impl Config {
         out.time("max_lifetime", admission.max_lifetime);
         out.count("queue_max", admission.queue_max);
         out.count("batch_max", admission.batch_max);
+        out.count("writers", admission.writers);
         out
     }
 

@@ -791,3 +791,38 @@ fn sending_rules_are_off_until_they_are_written_and_are_read_again_as_shown() {
     }
     refuses("[policy]\nprice_max = \"0.1\"", "policy.prices", "is not set");
 }
+
+#[test]
+fn what_could_never_send_or_repeat_safely_is_refused_and_a_guessable_key_is_named() {
+    let lines = unsafe_lines(
+        "[dispatch]\nmargin = \"20s\"\n[admission]\nmin_lifetime = \"15s\"\nmax_lifetime = \"20s\"",
+    );
+    assert!(lines.len() == 1 && lines[0].contains("no call could ever start"), "{lines:?}");
+    // A margin as long as the shortest life is allowed: such an event is admitted and expires.
+    let allowed = "[dispatch]\nmargin = \"15s\"\n[admission]\nmin_lifetime = \"15s\"";
+    assert_eq!(unsafe_lines(allowed), [""; 0]);
+    for (level, is_known) in
+        [("debug", true), ("info,server::dispatch=trace", true), ("OFF", true), ("loud", false)]
+    {
+        let lines = unsafe_lines(&format!("[log]\nlevel = \"{level}\""));
+        assert_eq!(lines.is_empty(), is_known, "{level}: {lines:?}");
+    }
+    let http = |more: &str| {
+        format!("[providers.p]\nkind = \"http\"\nbase_url = \"https://x.example\"\n{more}")
+    };
+    let lines = unsafe_lines(&http("secret = \"0123456789\"\nidempotent = true\nwindow = \"5s\""));
+    assert!(lines.len() == 1 && lines[0].contains("providers.p.window"), "{lines:?}");
+    let guessable = good(&http("secret = \"x\"")).warnings();
+    assert!(guessable.iter().any(|w| w.key == "providers.p.secret"), "{guessable:?}");
+}
+
+#[test]
+fn trusted_proxies_are_networks() {
+    let of = |text: &str| good(text).server.trusted_proxies.len();
+    assert_eq!(of(""), 2);
+    assert_eq!(of("[server]\ntrusted_proxies = []"), 0);
+    assert_eq!(of("[server]\ntrusted_proxies = [\"10.0.0.0/8\", \"2001:db8::1\"]"), 2);
+    let wrong = "[server]\ntrusted_proxies = [\"proxy.example\"]";
+    let error = Config::parse("x", wrong, std::iter::empty()).expect_err("is no network");
+    assert_eq!(error.problems[0].key, "server.trusted_proxies");
+}

@@ -11,7 +11,7 @@ use super::admin::{is_key, refused};
 use super::api::settled;
 use super::ui::{Form, Trouble, Visit};
 use super::{factor, login, render, session};
-use crate::password::fault;
+use crate::password::fault_of;
 use crate::store::User;
 
 const STALE: &str =
@@ -146,7 +146,7 @@ async fn knows_password(
 
 async fn change_password(visit: &Visit<'_>, form: &Form, user: &User) -> Result<Response, Trouble> {
     let new = form.get("new");
-    if let Some(fault) = fault(new) {
+    if let Some(fault) = fault_of(new, &user.email) {
         return refuse(visit, &[("new", fault)], FactorView::default()).await;
     }
     if new != form.get("again") {

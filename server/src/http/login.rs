@@ -17,6 +17,7 @@ use super::guard::{self, Act};
 use super::session::{self, Visitor};
 use super::ui::{Asked, Form, Trouble, UiState, Visit, anonymous};
 use super::{factor, render};
+use crate::config::Network;
 use crate::keys::Keys;
 use crate::password::canonical_email;
 use crate::store::User;
@@ -24,26 +25,36 @@ use crate::store::User;
 /// As the form has it.
 const EMAIL_CHARS_MAX: usize = 254;
 
+/// Proxies in a row that are looked through.
+const FORWARDED_MAX: usize = 16;
+
 const WRONG: &str = "That did not work. Check the email and the password.";
 const WRONG_CODE: &str =
     "This code is not right, or it was used before. Wait for the next one and try again.";
 const STALE: &str = "This page was open for too long. Nothing was done; please sign in again.";
 const BUSY: &str = "Too many people are signing in at once. Try again in a moment.";
 
-/// The address that failures are counted for. What a proxy says is believed only of a proxy on this machine;
-/// the last entry is the one that it wrote itself.
-pub(super) fn remote(peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
-    let forwarded = headers
-        .get_all("x-forwarded-for")
-        .iter()
-        .next_back()
-        .and_then(|value| value.to_str().ok())
-        .and_then(|list| list.rsplit(',').next())
-        .and_then(|address| address.trim().parse().ok());
-    match (peer, forwarded) {
-        (Some(peer), Some(forwarded)) if peer.is_loopback() => Some(forwarded),
-        (peer, _) => peer,
+/// The address that failures are counted for. What a proxy says is believed only of one that is trusted; its
+/// last entry is the one that it wrote itself, and where that names another trusted one, the one before it.
+pub(super) fn remote(
+    peer: Option<IpAddr>,
+    headers: &HeaderMap,
+    trusted: &[Network],
+) -> Option<IpAddr> {
+    let mut nearest = peer?;
+    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let lines = headers.get_all("x-forwarded-for").iter().rev();
+    let entries = lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    for entry in entries.take(FORWARDED_MAX) {
+        if !is_trusted(nearest) {
+            break;
+        }
+        match entry.trim().parse() {
+            Ok(address) => nearest = address,
+            Err(_) => break,
+        }
     }
+    Some(nearest)
 }
 
 /// One subscriber, as far as an address tells: a whole /64 of IPv6 belongs to one.
@@ -317,22 +328,31 @@ mod tests {
 
     use axum::http::{HeaderMap, HeaderValue};
 
-    use super::{remote, subscriber, wait};
+    use super::{Network, remote, subscriber, wait};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
 
     #[test]
-    fn a_forwarded_address_is_believed_of_a_local_proxy_alone() {
+    fn a_forwarded_address_is_believed_of_a_trusted_proxy_alone() {
+        let trusted: Vec<Network> =
+            ["127.0.0.0/8", "::1", "10.0.0.0/8"].iter().filter_map(|n| Network::parse(n)).collect();
+        let of = |peer: Option<&str>, headers: &HeaderMap| {
+            remote(peer.map(ip), headers, &trusted).map(|address| address.to_string())
+        };
         let mut headers = HeaderMap::new();
-        assert_eq!(remote(Some(ip("127.0.0.1")), &headers), Some(ip("127.0.0.1")));
+        assert_eq!(of(Some("127.0.0.1"), &headers).as_deref(), Some("127.0.0.1"));
         headers.append("x-forwarded-for", HeaderValue::from_static("198.51.100.9, 203.0.113.7"));
-        assert_eq!(remote(Some(ip("127.0.0.1")), &headers), Some(ip("203.0.113.7")));
-        assert_eq!(remote(Some(ip("192.0.2.1")), &headers), Some(ip("192.0.2.1")));
-        assert_eq!(remote(None, &headers), None);
+        assert_eq!(of(Some("127.0.0.1"), &headers).as_deref(), Some("203.0.113.7"));
+        assert_eq!(of(Some("192.0.2.1"), &headers).as_deref(), Some("192.0.2.1"));
+        assert_eq!(of(None, &headers), None);
+        // A chain of two proxies: the second one's entry names the first.
+        headers.append("x-forwarded-for", HeaderValue::from_static("10.1.2.3"));
+        assert_eq!(of(Some("127.0.0.1"), &headers).as_deref(), Some("203.0.113.7"));
         headers.append("x-forwarded-for", HeaderValue::from_static("unknown"));
-        assert_eq!(remote(Some(ip("::1")), &headers), Some(ip("::1")));
+        assert_eq!(of(Some("::1"), &headers).as_deref(), Some("::1"));
+        assert_eq!(remote(Some(ip("::1")), &headers, &[]), Some(ip("::1")));
     }
 
     #[test]

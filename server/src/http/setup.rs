@@ -15,7 +15,7 @@ use super::ui::{Asked, Form, Trouble, UiState, anonymous};
 use super::{render, session};
 use crate::entropy::Entropy;
 use crate::keys;
-use crate::password::{address, fault};
+use crate::password::{address, fault_of};
 use crate::store::{self, Store};
 
 /// For how long a printed link works.
@@ -75,7 +75,7 @@ pub(super) async fn answer(
     let Some(email) = address(form.get("email")) else {
         return Ok(again(unfit, Some("Write the email address as name@example.com.")));
     };
-    if let Some(fault) = fault(form.get("password")) {
+    if let Some(fault) = fault_of(form.get("password"), &email) {
         return Ok(again(unfit, Some(fault)));
     }
     let password = Zeroizing::new(form.get("password").to_owned());

@@ -242,7 +242,7 @@ async fn dispatch(
     let asked = Asked {
         route,
         now: state.parts.clock.now(),
-        remote: login::remote(peer, request.headers()),
+        remote: login::remote(peer, request.headers(), &state.parts.config.server.trusted_proxies),
         id: params.iter().next().map_or_else(String::new, |(_, value)| value.to_owned()),
         uri: request.uri().clone(),
         headers: request.headers().clone(),

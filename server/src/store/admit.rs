@@ -704,7 +704,7 @@ fn fold(met: &Met, request: &Admission) -> Fold {
     let by_event = met.by_event.get(&request.event_id).map(|at| &met.known[*at]);
     match (by_key, by_event) {
         (Some(key), _) if key.event_id == request.event_id => {
-            if key.content_hash != request.content_hash {
+            if !says_the_same(met, key, request) {
                 return conflict(&key.record_id, "payload_mismatch");
             }
             if key.is_purged {
@@ -716,6 +716,14 @@ fn fold(met: &Met, request: &Admission) -> Fold {
         (None, Some(event)) => conflict(&event.record_id, "event_conflict"),
         (None, None) => fold_unknown(met, request),
     }
+}
+
+/// Whether this request has the content of the first: also where only one of them spelled the channel out.
+fn says_the_same(met: &Met, key: &Known, request: &Admission) -> bool {
+    let has_channel =
+        || met.records.get(&key.record_id).is_none_or(|r| r.record.channel == request.channel);
+    key.content_hash == request.content_hash
+        || (request.spelled_hash.as_ref() == Some(&key.content_hash) && has_channel())
 }
 
 fn conflict(record_id: &str, code: &'static str) -> Fold {

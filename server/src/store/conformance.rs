@@ -56,6 +56,11 @@ fn policy() -> Policy {
 }
 
 impl Bench {
+    async fn migrated(self) -> Self {
+        self.store.migrate().await.expect("migrates");
+        self
+    }
+
     async fn new(url: String, folder: Option<PathBuf>) -> Self {
         let clock = ManualClock::new(Stamp::from_micros(1_790_000_000 * S));
         let facing = HashMap::from([
@@ -85,7 +90,6 @@ impl Bench {
             rules: Arc::new(Rules::new(policy(), facing, 50)),
         };
         let store = super::open(&url, env.clone()).await.expect("opens");
-        store.migrate().await.expect("migrates");
         Self { store, env, clock, url, folder, admitted: 0.into() }
     }
 
@@ -102,12 +106,25 @@ impl Bench {
     }
 
     pub(super) async fn sqlite() -> Self {
+        Self::empty_sqlite().await.migrated().await
+    }
+
+    pub(super) async fn postgres() -> Option<Self> {
+        match Self::empty_postgres().await {
+            Some(bench) => Some(bench.migrated().await),
+            None => None,
+        }
+    }
+
+    /// Before any migration.
+    pub(super) async fn empty_sqlite() -> Self {
         let folder = std::env::temp_dir().join(format!("sendonce-test-{}", SystemEntropy.hex(8)));
         std::fs::create_dir_all(&folder).expect("a temporary folder");
         Self::new(format!("sqlite://{}/ledger.db", folder.display()), Some(folder)).await
     }
 
-    pub(super) async fn postgres() -> Option<Self> {
+    /// Before any migration.
+    pub(super) async fn empty_postgres() -> Option<Self> {
         use sqlx::Connection as _;
         let server = std::env::var("TEST_PG_URL").ok()?;
         let name = format!("t_{}", SystemEntropy.hex(8));
@@ -129,6 +146,7 @@ impl Bench {
             event_id: format!("ev-{n}"),
             idempotency_key: format!("key-{n}"),
             content_hash: format!("content-{n}"),
+            spelled_hash: None,
             channel: Channel::Sms,
             provider: "demo".into(),
             purpose: "password_reset".into(),
@@ -156,7 +174,7 @@ impl Bench {
         event
     }
 
-    async fn claims(&self, limit: usize) -> Vec<Claim> {
+    pub(super) async fn claims(&self, limit: usize) -> Vec<Claim> {
         self.store.claim("w1", Channel::Sms, limit).await.expect("claims")
     }
 
@@ -187,7 +205,7 @@ impl Bench {
         claim
     }
 
-    async fn is(&self, id: &str, state: State, reason: Reason) {
+    pub(super) async fn is(&self, id: &str, state: State, reason: Reason) {
         let record = self.store.record(id).await.expect("reads").expect("exists");
         assert_eq!((record.state, record.reason), (state, reason));
     }
@@ -220,7 +238,7 @@ impl Bench {
     }
 
     /// Counts rows with SQL of its own.
-    async fn count(&self, sql: &'static str) -> i64 {
+    pub(super) async fn count(&self, sql: &'static str) -> i64 {
         use sqlx::{Connection as _, Row as _};
         if self.folder.is_some() {
             let mut connection = sqlx::SqliteConnection::connect(&self.url).await.expect("opens");
@@ -1157,7 +1175,7 @@ async fn one_process_serves_a_file_whatever_name_it_is_opened_by() {
 }
 
 /// Tables and columns, as the database itself lists them.
-async fn columns_of(b: &Bench) -> Vec<String> {
+pub(super) async fn columns_of(b: &Bench) -> Vec<String> {
     use sqlx::{Connection as _, Row as _};
     let mut names: Vec<String> = if b.folder.is_some() {
         let mut connection = sqlx::SqliteConnection::connect(&b.url).await.expect("opens");
@@ -1205,6 +1223,75 @@ async fn an_examination_tells_the_schema_and_the_keys(b: Bench) {
 }
 
 const DAY: i64 = 86_400 * S;
+
+async fn a_channel_that_was_left_out_is_the_one_that_was_the_default_then(b: Bench) {
+    // As admission makes them: left out under the default sms; then under the default email.
+    let first = Admission {
+        content_hash: "left-out".into(),
+        spelled_hash: Some("sms".into()),
+        ..b.event(None, None)
+    };
+    assert!(matches!(b.admit(&first).await, Admitted::New(_)));
+    let later =
+        Admission { channel: Channel::Email, spelled_hash: Some("email".into()), ..first.clone() };
+    assert!(matches!(b.admit(&later).await, Admitted::Replay(_)), "the default has changed");
+    let spelled = |channel, hash: &str| Admission {
+        channel,
+        content_hash: hash.into(),
+        spelled_hash: Some("left-out".into()),
+        ..first.clone()
+    };
+    assert!(matches!(b.admit(&spelled(Channel::Sms, "sms")).await, Admitted::Replay(_)));
+    let other = b.admit(&spelled(Channel::Email, "email")).await;
+    assert_eq!(other, Admitted::Conflict("payload_mismatch"));
+}
+
+async fn several_writers_admit_each_racing_key_once(b: Bench) {
+    use crate::batch::Batcher;
+    let store = Arc::clone(&b.store);
+    let run = move |group: Vec<Admission>| {
+        let store = Arc::clone(&store);
+        let admitted = async move { store.admit(&group).await };
+        Box::pin(admitted) as std::pin::Pin<Box<dyn Future<Output = _> + Send>>
+    };
+    let writers = if b.is_sqlite() { 1 } else { 4 };
+    let batcher = Batcher::start_many(4_096, 16, writers, Arc::new(run));
+    let events: Vec<Admission> = (0..40).map(|_| b.event(None, None)).collect();
+    let mut tasks = Vec::new();
+    for copy in 0..10 {
+        let mut own: Vec<Admission> = events.clone();
+        // Each caller in another order, and with an id of its own as admission gives it.
+        own.rotate_left(copy * 7 % 40);
+        if copy % 2 == 1 {
+            own.reverse();
+        }
+        for mut event in own {
+            event.id = SystemEntropy.uuid(crate::clock::Clock::now(&b.clock));
+            let batcher = batcher.clone();
+            tasks.push(tokio::spawn(async move {
+                (event.event_id.clone(), batcher.submit(event).await.expect("is answered"))
+            }));
+        }
+    }
+    let mut ids: HashMap<String, std::collections::BTreeSet<String>> = HashMap::new();
+    let mut new = 0;
+    for task in tasks {
+        let (event_id, admitted) = task.await.expect("runs");
+        let record = match admitted {
+            Admitted::New(record) => {
+                new += 1;
+                record
+            }
+            Admitted::Replay(record) => record,
+            other => panic!("{event_id}: {other:?}"),
+        };
+        ids.entry(event_id).or_default().insert(record.id);
+    }
+    assert_eq!((new, ids.len()), (40, 40));
+    assert!(ids.values().all(|ids| ids.len() == 1), "{ids:?}");
+    assert_eq!(b.count("SELECT COUNT(*) FROM records").await, 40);
+    assert_eq!(b.count("SELECT COUNT(*) FROM outbox").await, 40);
+}
 
 async fn a_restore_makes_unknown_what_may_have_been_sent(b: Bench) {
     let unknown = b.admitted().await;
@@ -1476,6 +1563,8 @@ on_both_engines! {
     a_callback_that_meets_nobody_is_kept_as_facts_and_matched_when_its_message_is_known,
     a_trial_is_kept_with_its_steps_and_the_newest_is_shown,
     a_number_under_another_name_is_not_kept,
+    a_channel_that_was_left_out_is_the_one_that_was_the_default_then,
+    several_writers_admit_each_racing_key_once,
     an_examination_tells_the_schema_and_the_keys,
     a_restore_makes_unknown_what_may_have_been_sent,
     a_restored_record_is_sent_only_when_every_id_is_absent_twice,

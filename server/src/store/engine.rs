@@ -383,5 +383,15 @@ pub(super) fn migrator(scripts: &[(i64, &'static str, &'static str)]) -> sqlx::m
     sqlx::migrate::Migrator::with_migrations(migrations)
 }
 
+/// The schema that these migrations made: the newest one up to which none is missing, or a newer program's.
+pub(super) fn schema_of(applied: &[i64], known: &[(i64, &str, &str)]) -> i64 {
+    let newest = applied.iter().copied().max().unwrap_or(0);
+    if known.iter().all(|(version, ..)| *version < newest) {
+        return newest;
+    }
+    let present = known.iter().map(|(version, ..)| *version);
+    present.take_while(|version| applied.contains(version)).last().unwrap_or(0)
+}
+
 /// The newest migration that this binary knows.
 pub const SCHEMA_VERSION: i64 = 9;

@@ -26,8 +26,12 @@ mod restore;
 mod retention;
 mod rows;
 mod sqlite;
+#[cfg(test)]
+mod statements;
 mod tallies;
 mod tokens;
+#[cfg(test)]
+mod upgrade;
 mod vendors;
 mod watch;
 mod work;
@@ -203,6 +207,9 @@ pub struct Admission {
     pub event_id: String,
     pub idempotency_key: String,
     pub content_hash: String,
+    /// The hash of the same content with the channel spelled out, or left out: the other of the two. It says
+    /// the same where the record has this channel.
+    pub spelled_hash: Option<String>,
     pub channel: Channel,
     pub provider: String,
     pub purpose: String,

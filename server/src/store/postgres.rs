@@ -7,10 +7,10 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Column as _, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
 use super::Error;
-use super::engine::{Cell, Engine, Row, Sql, Value, migrator, store_error};
+use super::engine::{Cell, Engine, Row, Sql, Value, migrator, schema_of, store_error};
 use crate::finding::Finding;
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[
+pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "ledger", include_str!("../../../migrations/postgres/0001_ledger.sql")),
     (2, "nodes", include_str!("../../../migrations/postgres/0002_nodes.sql")),
     (3, "providers", include_str!("../../../migrations/postgres/0003_providers.sql")),
@@ -201,11 +201,12 @@ impl Engine for PostgresEngine {
         }
         let rows = Self::query(
             &mut tx,
-            "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations",
+            "SELECT version FROM _sqlx_migrations ORDER BY version",
             Vec::new(),
         )
         .await?;
-        rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
+        let applied = rows.into_iter().map(|mut row| row.int()).collect::<Result<Vec<_>, _>>()?;
+        Ok(schema_of(&applied, MIGRATIONS))
     }
 
     async fn notify(tx: &mut Self::Tx, hint: &str) -> Result<(), Error> {

@@ -9,10 +9,10 @@ use sqlx::sqlite::{
 use sqlx::{AssertSqlSafe, Column as _, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
 use super::Error;
-use super::engine::{Cell, Engine, Row, Sql, Value, migrator, store_error};
+use super::engine::{Cell, Engine, Row, Sql, Value, migrator, schema_of, store_error};
 use crate::finding::Finding;
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[
+pub(super) const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "ledger", include_str!("../../../migrations/sqlite/0001_ledger.sql")),
     (2, "nodes", include_str!("../../../migrations/sqlite/0002_nodes.sql")),
     (3, "providers", include_str!("../../../migrations/sqlite/0003_providers.sql")),
@@ -234,11 +234,12 @@ impl Engine for SqliteEngine {
         }
         let rows = Self::query(
             &mut tx,
-            "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrations",
+            "SELECT version FROM _sqlx_migrations ORDER BY version",
             Vec::new(),
         )
         .await?;
-        rows.into_iter().next().map_or(Ok(0), |mut row| row.int())
+        let applied = rows.into_iter().map(|mut row| row.int()).collect::<Result<Vec<_>, _>>()?;
+        Ok(schema_of(&applied, MIGRATIONS))
     }
 
     async fn notify(_tx: &mut Self::Tx, _hint: &str) -> Result<(), Error> {

@@ -100,10 +100,10 @@ impl<E: Engine> SqlStore<E> {
             for mut row in rows {
                 let id = row.text()?;
                 for sql in [
-                    "UPDATE outbox SET provider = $1 WHERE record_id = $2",
-                    "UPDATE records SET next_provider = $1 WHERE id = $2",
+                    same("UPDATE outbox SET provider = $1 WHERE record_id = $2"),
+                    same("UPDATE records SET next_provider = $1 WHERE id = $2"),
                 ] {
-                    Self::execute(tx, same(sql), vec![next.into(), (&id).into()]).await?;
+                    Self::execute(tx, sql, vec![next.into(), (&id).into()]).await?;
                 }
                 moved += 1;
             }
