@@ -107,6 +107,8 @@ pub struct Config {
     pub alerts: Alerts,
     pub ui: Ui,
     pub auth: Auth,
+    /// Sign-in by an identity provider, where one is configured.
+    pub oidc: Option<Oidc>,
     pub retention: Retention,
     pub log: Log,
     /// Limits, rules for text messages, and what to do after an unknown outcome.
@@ -321,6 +323,21 @@ pub struct Ui {
 pub struct Auth {
     /// Roles that must have a second factor.
     pub totp_required_roles: Vec<Role>,
+}
+
+/// An OpenID Connect provider.
+#[derive(Debug, Clone)]
+pub struct Oidc {
+    pub issuer: String,
+    /// On the button.
+    pub name: String,
+    pub client_id: String,
+    pub client_secret: Secret,
+    pub scopes: Vec<String>,
+    /// The claim of the ID token that holds the person's groups.
+    pub role_claim: String,
+    /// By role: the values of the claim that stand for it.
+    pub roles: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Debug, Clone)]

@@ -22,6 +22,7 @@ use server::http::ui::{UiParts, UiState, ui_router};
 use server::keys::Keys;
 use server::outbox::Wakeups;
 use server::password::Passwords;
+use server::providers::net::HttpTransport;
 use server::providers::{
     Callback, CallbackError, CallbackRequest, Capability, Deadline, Message, Provider, Query,
     Registry,
@@ -31,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use zeroize::Zeroizing;
 
+#[path = "ui/oidc.rs"]
+mod oidc;
 #[path = "ui/people.rs"]
 mod people;
 
@@ -136,6 +139,7 @@ impl World {
             entropy,
             wakeups: wakeups.clone(),
             providers: Arc::new(Registry::of(BTreeMap::from([("post".to_owned(), provider)]))),
+            transport: Arc::new(HttpTransport::new(Arc::new(clock.clone()))),
             shutdown: shutdown.clone(),
         }));
         Self { store, router, clock, keys, wakeups, shutdown, folder }
@@ -376,6 +380,8 @@ const ADMINS: &[&str] = &["admin"];
 const EXPECTED: &[(Verb, &str, &[&str])] = &[
     (Verb::Get, "/login", EVERYBODY),
     (Verb::Post, "/login", EVERYBODY),
+    (Verb::Get, "/login/oidc", EVERYBODY),
+    (Verb::Get, "/login/callback", EVERYBODY),
     (Verb::Get, "/setup", EVERYBODY),
     (Verb::Post, "/setup", EVERYBODY),
     (Verb::Post, "/logout", OPERATORS),

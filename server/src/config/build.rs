@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use app::model::Channel;
+use app::model::{Channel, Role};
 
 use super::duration::{DAY, HOUR, MINUTE, SECOND};
 use super::network::Network;
 use super::reader::{Reader, nearest};
 use super::watch;
 use super::{
-    Admission, Auth, Config, Dispatch, Evidence, KINDS, KeySource, Kind, Log, ProviderConfig,
+    Admission, Auth, Config, Dispatch, Evidence, KINDS, KeySource, Kind, Log, Oidc, ProviderConfig,
     Reconcile, Resolver, ResolverKind, Retention, Server, Ui,
 };
 use crate::providers::Secret;
@@ -44,6 +44,7 @@ pub(super) fn build(reader: &mut Reader) -> Config {
             absolute_timeout: reader.duration("ui.absolute_timeout", MINUTE..=90 * DAY),
         },
         auth: auth(reader),
+        oidc: oidc(reader),
         retention: retention(reader),
         log: log(reader),
         sending: super::policy::sending(reader),
@@ -322,6 +323,37 @@ fn retention(reader: &mut Reader) -> Retention {
         operators: reader.duration_or_none("retention.operators", INSTANT..=36_500 * DAY),
         retry_window: reader.duration("retention.retry_window", 0..=3_650 * DAY),
         every: reader.duration("retention.every", INSTANT..=DAY),
+    }
+}
+
+fn oidc(reader: &mut Reader) -> Option<Oidc> {
+    let issuer =
+        reader.text_or_none("oidc.issuer", "an address such as \"https://id.example.com\"");
+    let client_id = reader.text_or_none("oidc.client_id", "the id that the provider has given us");
+    let client_secret = reader.secret("oidc.client_secret");
+    let roles = Role::ALL
+        .iter()
+        .map(|role| (role.as_str().to_owned(), reader.list(&format!("oidc.{role}"))))
+        .collect();
+    let rest = Oidc {
+        issuer: String::new(),
+        name: reader.text("oidc.name", "the provider's name on the button"),
+        client_id: String::new(),
+        client_secret: Secret::new(String::new()),
+        scopes: reader.list("oidc.scopes"),
+        role_claim: reader.text("oidc.role_claim", "the name of a claim such as \"groups\""),
+        roles,
+    };
+    match (issuer, client_id, client_secret) {
+        (None, None, None) => None,
+        (Some(issuer), Some(client_id), Some(client_secret)) => {
+            Some(Oidc { issuer, client_id, client_secret, ..rest })
+        }
+        _ => {
+            let help = "set issuer, client_id and client_secret together";
+            reader.problem("oidc.issuer", "is one of three keys, and one of them is missing", help);
+            None
+        }
     }
 }
 

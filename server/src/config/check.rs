@@ -45,6 +45,19 @@ impl Config {
         if !self.providers.contains_key("demo") {
             refuse("providers.demo", "is missing", "the simulator exists in every configuration");
         }
+        if let Some(oidc) = &self.oidc {
+            check_url("oidc.issuer", &oidc.issuer, true, &mut refuse);
+            if !oidc.scopes.iter().any(|scope| scope == "openid") {
+                refuse("oidc.scopes", "does not name openid", "add \"openid\" to it");
+            }
+            if oidc.roles.values().all(Vec::is_empty) {
+                refuse(
+                    "oidc.support",
+                    "gives nobody a role, as no role has a value of the claim",
+                    "set support, compliance, oncall or admin to a list of values",
+                );
+            }
+        }
         if let ResolverKind::Http { url, .. } = &self.resolver.kind {
             check_url("resolver.url", url, true, &mut refuse);
         }

@@ -6,7 +6,7 @@ use toml::Value;
 use url::Url;
 
 use super::duration::format;
-use super::{Config, KeySource, ProviderConfig, ResolverKind};
+use super::{Config, KeySource, Oidc, ProviderConfig, ResolverKind};
 use crate::policy::breaker::Budget;
 use crate::policy::{Scope, prices};
 
@@ -42,6 +42,9 @@ impl Config {
         let roles = roles.map(|role| Value::String(role.as_str().to_owned())).collect();
         auth.put("totp_required_roles", &Value::Array(roles));
         sections.push(("auth".to_owned(), auth));
+        if let Some(oidc) = &self.oidc {
+            sections.push(("oidc".to_owned(), oidc_table(oidc)));
+        }
         let mut retention = Section::default();
         if let Some(kept) = self.retention.events {
             retention.time("events", kept);
@@ -218,6 +221,21 @@ fn budget_table(budget: &Budget) -> Section {
     out.maybe("price_max", price_max.as_deref());
     out.time("cooldown", budget.cooldown);
     out.number("probes", budget.probes);
+    out
+}
+
+fn oidc_table(oidc: &Oidc) -> Section {
+    let list = |words: &[String]| Value::Array(words.iter().cloned().map(Value::String).collect());
+    let mut out = Section::default();
+    out.text("issuer", &hidden_password(&oidc.issuer));
+    out.text("name", &oidc.name);
+    out.text("client_id", &oidc.client_id);
+    out.text("client_secret", HIDDEN);
+    out.put("scopes", &list(&oidc.scopes));
+    out.text("role_claim", &oidc.role_claim);
+    for (role, values) in &oidc.roles {
+        out.put(role, &list(values));
+    }
     out
 }
 

@@ -88,7 +88,7 @@ async fn users_page(
         form,
         action_key: visit.state.parts.entropy.hex(16),
         shown_once,
-        has_oidc: false,
+        has_oidc: visit.state.parts.config.oidc.is_some(),
     };
     Ok(visit.page(status, |frame, options| pages::users(frame, data, options).into_any()))
 }

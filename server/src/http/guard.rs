@@ -31,6 +31,8 @@ pub enum Verb {
 pub enum Act {
     LoginPage,
     SignIn,
+    OidcBegin,
+    OidcEnd,
     SignOut,
     Overview,
     Events,
@@ -88,6 +90,8 @@ const fn post(path: &'static str, needs: Needs, act: Act) -> Route {
 pub static ROUTES: &[Route] = &[
     get("/login", Needs::Nothing, Act::LoginPage),
     post("/login", Needs::Nothing, Act::SignIn),
+    get("/login/oidc", Needs::Nothing, Act::OidcBegin),
+    get("/login/callback", Needs::Nothing, Act::OidcEnd),
     get("/setup", Needs::Nothing, Act::Setup),
     post("/setup", Needs::Nothing, Act::SetUp),
     post("/logout", Needs::SignedIn, Act::SignOut),

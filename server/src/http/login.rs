@@ -90,13 +90,19 @@ pub(super) async fn answer(
     Ok(show(state, asked, StatusCode::OK, page))
 }
 
-fn show(state: &UiState, asked: &Asked, status: StatusCode, page: LoginPage) -> Response {
+pub(super) fn show(
+    state: &UiState,
+    asked: &Asked,
+    status: StatusCode,
+    page: LoginPage,
+) -> Response {
     let anonymous = anonymous(state, asked);
     let config = &state.parts.config;
     let page = LoginPage {
         environment: config.server.environment.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         csrf: anonymous.token(&state.parts.keys),
+        oidc: config.oidc.as_ref().map(|oidc| oidc.name.clone()),
         ..page
     };
     let mut response = state.page(status, |_| pages::login(page).into_any());

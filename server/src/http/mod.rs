@@ -15,6 +15,7 @@ pub mod listen;
 mod login;
 mod lookup;
 pub mod metrics;
+mod oidc;
 pub mod openapi;
 mod oplog;
 mod policy_desk;

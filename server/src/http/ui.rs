@@ -34,7 +34,8 @@ use super::session::{self, Anonymous, Sessions, Visitor};
 use super::site::Site;
 use super::sse::{self, Streams};
 use super::{
-    account, admin, cursor, desk, login, lookup, oplog, policy_desk, render, search, setup, watch,
+    account, admin, cursor, desk, login, lookup, oidc, oplog, policy_desk, render, search, setup,
+    watch,
 };
 use crate::clock::Clock;
 use crate::config::Config;
@@ -42,6 +43,7 @@ use crate::entropy::Entropy;
 use crate::keys::Keys;
 use crate::outbox::Wakeups;
 use crate::password::Passwords;
+use crate::providers::transport::Transport;
 use crate::providers::{Reading, Registry};
 use crate::store::{self, SCHEMA_VERSION, Search, Store};
 use crate::text::is_unfit_for_query;
@@ -73,6 +75,8 @@ pub struct UiParts {
     pub entropy: Arc<dyn Entropy>,
     pub wakeups: Wakeups,
     pub providers: Arc<Registry>,
+    /// To the identity provider.
+    pub transport: Arc<dyn Transport>,
     /// Ends the open streams.
     pub shutdown: CancellationToken,
 }
@@ -91,9 +95,10 @@ impl UiState {
             parts.wakeups.clone(),
             parts.shutdown.clone(),
         );
+        let oidc = oidc::Provider::new(Arc::clone(&parts.transport), Arc::clone(&parts.clock));
         let passwords = Passwords::new(Arc::clone(&parts.entropy));
         let site = Site::find(parts.config.server.site_dir.as_deref());
-        Self(Arc::new(Ui { parts, passwords, site, streams, viewed: Mutex::default() }))
+        Self(Arc::new(Ui { parts, passwords, oidc, site, streams, viewed: Mutex::default() }))
     }
 }
 
@@ -109,6 +114,7 @@ impl Deref for UiState {
 pub struct Ui {
     pub(super) parts: UiParts,
     pub(super) passwords: Passwords,
+    pub(super) oidc: oidc::Provider,
     site: Site,
     streams: Streams,
     // Views of this process that are in the log already, by session and subject. A std mutex: held for one
@@ -292,6 +298,8 @@ async fn answer(state: &UiState, asked: &Asked, form: &Form) -> Answer {
         Act::LoginPage | Act::SignIn => {
             return login::answer(state, asked, visitor, form).await.map_err(bare);
         }
+        Act::OidcBegin => return oidc::begin(state, asked).await.map_err(bare),
+        Act::OidcEnd => return oidc::end(state, asked).await.map_err(bare),
         Act::Setup | Act::SetUp => return setup::answer(state, asked, form).await.map_err(bare),
         _ => {}
     }
@@ -528,9 +536,14 @@ impl Visit<'_> {
             Act::Account => account::show(self).await,
             Act::ChangeAccount => account::act(self, form).await,
             Act::SignOut => login::sign_out(self).await,
-            Act::LoginPage | Act::SignIn | Act::Setup | Act::SetUp | Act::Live | Act::File => {
-                Err(Trouble::NotFound)
-            }
+            Act::LoginPage
+            | Act::SignIn
+            | Act::OidcBegin
+            | Act::OidcEnd
+            | Act::Setup
+            | Act::SetUp
+            | Act::Live
+            | Act::File => Err(Trouble::NotFound),
         }
     }
 
