@@ -7,6 +7,7 @@ mod kit;
 mod launch;
 mod loss;
 mod restore;
+mod retention;
 mod shared;
 mod versions;
 
