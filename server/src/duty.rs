@@ -36,7 +36,13 @@ pub const ALERTS: &str = "alerts";
 pub const ALERT_DELIVERIES: &str = "alert_deliveries";
 /// Expiry, lost leases, the end of polling. One duty for each lease semantics: a sweeper leaves alone what
 /// it does not understand, so an older one must not keep the newer one from its rows.
-pub const SWEEP: &str = "sweep:1";
+#[must_use]
+pub const fn sweep(semantics: u32) -> &'static str {
+    match semantics {
+        0 | 1 => "sweep:1",
+        _ => "sweep:2",
+    }
+}
 
 /// Facts get their places in the log. Many look often, so its lease is short.
 pub const SEAL: &str = "seal";
@@ -130,6 +136,8 @@ impl Duty {
 mod tests {
     #[test]
     fn each_lease_semantics_has_a_sweep_of_its_own() {
-        assert_eq!(super::SWEEP, format!("sweep:{}", crate::store::LEASE_SEMANTICS));
+        let own = crate::store::LEASE_SEMANTICS;
+        assert_eq!(super::sweep(own), format!("sweep:{own}"));
+        assert_ne!(super::sweep(own), super::sweep(own + 1));
     }
 }

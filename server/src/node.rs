@@ -334,7 +334,9 @@ impl Node {
                     resolver: Arc::clone(&self.resolver),
                     wakeups: self.wakeups.clone(),
                     ticker: ticker.clone(),
-                    sweep: self.duty(duty::SWEEP).with_lease(duty::SWEEP_LEASE),
+                    sweep: self
+                        .duty(duty::sweep(self.env.rules.semantics))
+                        .with_lease(duty::SWEEP_LEASE),
                     workers: self.config.reconcile.workers,
                     read_timeout: self.config.reconcile.read_timeout,
                     resolver_timeout: self.config.resolver.timeout,
