@@ -193,6 +193,11 @@ node_and_packages() {
     fi
 }
 
+python() {
+    have python3 || apt_install python3 python3 || die "python3 is missing: the independent verifier of evidence is written in it"
+    say python3 "$(python3 --version)"
+}
+
 browser() {
     if found=$(scripts/find-browser.sh); then
         say browser "$found"
@@ -250,6 +255,7 @@ c_compiler
 wasm_target
 if [ "${1:-}" = test ]; then
     node_and_packages
+    python
     browser
     postgres
     python_servers

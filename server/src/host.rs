@@ -10,20 +10,26 @@ use tokio::net::TcpListener;
 use zeroize::Zeroizing;
 
 use crate::admission::{AdmissionAnswer, AdmissionService};
+use crate::cli::evidence::Wanted;
 use crate::cli::serve::Part;
 use crate::cli::{
     Admin, AdminError, CliError, Found, Host, LineAnswer, NewClient, serve, simulator,
 };
 use crate::clock::{FollowingClock, SystemClock};
 use crate::config::{self, Config};
+use crate::duty::{self, Duty};
 use crate::entropy::SystemEntropy;
+use crate::evidence::audit::{AuditReport, audit};
+use crate::evidence::pack::{self, Pack, PackError};
+use crate::evidence::sealer::Sealer;
+use crate::evidence::verdict::Side;
 use crate::http::auth::NewSecret;
 use crate::node::{self, Node, Seams};
 use crate::outbox::Wakeups;
 use crate::password::Passwords;
 use crate::providers::Secret;
 use crate::providers::net::HttpTransport;
-use crate::store::{self, Env, Error, Restored, Store};
+use crate::store::{self, AuditVerdict, Env, Error, Restored, Selection, Store};
 use crate::trial::{self, Report, Target};
 
 /// The actor of what the command line does.
@@ -539,8 +545,90 @@ impl Admin for Ledger {
         Ok(answers.into_iter().map(line_answer).collect())
     }
 
+    async fn audit(&self) -> Result<AuditReport, AdminError> {
+        let sealer = self.sealer()?;
+        let store = &*self.store;
+        let own = sealer.own_keys(&store.log_head().await.map_err(failed)?.origin);
+        let now = self.env.clock.now();
+        let report = audit(store, sealer.outside(), &own, now).await.map_err(failed)?;
+        let verdict = AuditVerdict {
+            integrity: report.findings.holds(Side::Integrity),
+            completeness: report.findings.holds(Side::Completeness),
+            size: report.size,
+            at: now,
+        };
+        store.keep_verdict(ACTOR, &verdict).await.map_err(failed)?;
+        Ok(report)
+    }
+
+    async fn export(&self, wanted: &Wanted) -> Result<Pack, AdminError> {
+        let store = &*self.store;
+        let what = match wanted {
+            Wanted::Seller(seller) => Selection::Seller(seller.clone()),
+            Wanted::Time(from, to) => Selection::Time(*from, *to),
+            Wanted::Id(id) => {
+                let found = match store.record(id).await.map_err(failed)? {
+                    None => store.record_by_event(id).await.map_err(failed)?,
+                    found => found,
+                };
+                let found = found.ok_or_else(|| AdminError::Refused {
+                    message: "there is no notification with this id or event id".to_owned(),
+                    next_step: "check it with the caller; what is past retention is purged"
+                        .to_owned(),
+                })?;
+                Selection::Record(found.id)
+            }
+        };
+        let sealer = Arc::new(self.sealer()?);
+        self.seal_for(&sealer, &what).await.map_err(failed)?;
+        let facts_max = self.config.evidence.pack_facts_max;
+        let pack = pack::make(store, &sealer, &what, facts_max).await.map_err(unpacked)?;
+        store
+            .note(FactKind::Operator, ACTOR, pack::export_detail(&what, &pack))
+            .await
+            .map_err(failed)?;
+        Ok(pack)
+    }
+
     async fn close(&self) {
         self.store.close().await;
+    }
+}
+
+impl Ledger {
+    fn sealer(&self) -> Result<Sealer, AdminError> {
+        node::sealer(&self.config, &self.env, &self.store).map_err(|error| AdminError::Refused {
+            message: format!("{error:#}"),
+            next_step: "mend this and run the command again".to_owned(),
+        })
+    }
+
+    /// Waits for the sealer, a little; where no process seals, this one does.
+    async fn seal_for(&self, sealer: &Sealer, what: &Selection) -> Result<(), Error> {
+        let clock = &*self.env.clock;
+        let holder = self.env.entropy.uuid(clock.now());
+        let (store, own) = (Arc::clone(&self.store), Arc::clone(&self.env.clock));
+        let duty = Duty::new(duty::SEAL, store, own, holder.clone()).with_lease(duty::SWEEP_LEASE);
+        let until = clock.boot() + crate::clock::micros(pack::SEAL_WAIT);
+        while self.store.waiting(what).await? > 0 && clock.boot() < until {
+            match duty.hold().await? {
+                Some(hold) => sealer.drain(hold).await?,
+                None => clock.sleep(std::time::Duration::from_millis(100)).await,
+            }
+        }
+        self.store.leave_duties(&holder).await
+    }
+}
+
+fn unpacked(error: PackError) -> AdminError {
+    match error {
+        PackError::Store(error) => failed(error),
+        PackError::Nothing => AdminError::Refused {
+            message: error.to_string(),
+            next_step: "check what was asked for; `sendonce audit verify` says what is unsealed"
+                .to_owned(),
+        },
+        PackError::Write(_) => AdminError::Unavailable { message: error.to_string() },
     }
 }
 

@@ -3,6 +3,9 @@
 use app::model::{ClientView, Fact, Freeze, Record, Role, Stamp, UserView, WorkerView};
 use async_trait::async_trait;
 
+use super::evidence::Wanted;
+use crate::evidence::audit::AuditReport;
+use crate::evidence::pack::Pack;
 use crate::providers::Secret;
 use crate::store::Restored;
 use crate::store::{Due, LegalHold};
@@ -134,6 +137,16 @@ pub trait Admin: Send + Sync {
     /// Judges each line exactly as `POST /v1/events` judges its body, and admits it. One answer a line, in
     /// order; of two lines that exclude one another the first one wins.
     async fn admit(&self, lines: &[Vec<u8>]) -> Result<Vec<LineAnswer>, AdminError>;
+
+    /// Checks the whole log. The verdict is a fact.
+    async fn audit(&self) -> Result<AuditReport, AdminError> {
+        Err(AdminError::Unavailable { message: "this ledger has no log".to_owned() })
+    }
+
+    /// Makes an evidence pack, after waiting a little for the sealer. The export is a fact.
+    async fn export(&self, _wanted: &Wanted) -> Result<Pack, AdminError> {
+        Err(AdminError::Unavailable { message: "this ledger has no log".to_owned() })
+    }
 
     /// Called once, at the end: seals and closes what was opened.
     async fn close(&self) {}

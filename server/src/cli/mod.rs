@@ -6,11 +6,13 @@
 
 pub mod admin;
 pub mod admit;
+pub mod audit;
 pub mod capacity;
 pub mod client;
 pub mod config;
 pub mod doctor;
 pub mod error;
+pub mod evidence;
 pub mod find;
 pub mod freeze;
 pub mod healthcheck;
@@ -99,6 +101,10 @@ pub enum Command {
     Hold(retention::HoldArgs),
     /// Look at the texts before anybody gets them.
     Template(template::Args),
+    /// Evidence packs: files that a stranger can check.
+    Evidence(evidence::Args),
+    /// Check the log of facts.
+    Audit(audit::Args),
     /// Name the token of a hash, for whoever holds the keys.
     TokenId(token_id::Args),
     /// After a restore or a failover: see that nothing that may have been sent is sent again.
@@ -217,6 +223,9 @@ pub async fn run(
             let config = Config::load(cli.config.as_deref(), crate::config::environment());
             doctor::run(args, &host.doctor(config).await, out)
         }
+        Command::Evidence(evidence::Args { command: evidence::Command::Verify(args) }) => {
+            evidence::check(args, out)
+        }
         Command::Healthcheck(args) => healthcheck::run(args, || cli.load(), out).await,
         Command::Admit(args) => {
             let config = cli.load()?;
@@ -254,6 +263,10 @@ async fn with_ledger(
         Command::Freezes(args) => freeze::freezes(args, admin, out).await,
         Command::Workers(args) => workers::run(args, admin, out).await,
         Command::Capacity(args) => capacity::run(args, config, admin, out).await,
+        Command::Audit(args) => audit::run(args, admin, out).await,
+        Command::Evidence(evidence::Args { command: evidence::Command::Export(args) }) => {
+            evidence::export(args, admin, out).await
+        }
         Command::RestoreComplete(args) => restore::restore(args, admin, out).await,
         Command::Backup(args) => restore::backup(args, admin, out).await,
         Command::Retention(_) => retention::retention(config, admin, out).await,
@@ -341,6 +354,10 @@ mod tests {
             "capacity --peak 50 --json",
             "restore-complete --lost-from 2026-09-21T14:00:00Z --json",
             "backup --to copy.db",
+            "evidence export --id ev-1 --out pack.zip",
+            "evidence export --from 2026-03-12T00:00:00Z --to 2026-03-13T00:00:00Z --out pack.zip",
+            "evidence verify pack.zip --json",
+            "audit verify",
             "simulator --listen 127.0.0.1:4010 --smtp 127.0.0.1:4025",
             "provider list",
             "provider trial twilio --sandbox --json",
@@ -370,6 +387,10 @@ mod tests {
             "sendonce freeze",
             "sendonce freeze --reason x --review-in soon",
             "sendonce find",
+            "sendonce evidence export --out pack.zip",
+            "sendonce evidence export --id a --seller b --out pack.zip",
+            "sendonce evidence export --from 2026-03-12T00:00:00Z --out pack.zip",
+            "sendonce evidence verify",
             "sendonce token-id",
             "sendonce admit",
         ] {

@@ -7,9 +7,17 @@
 //! The formats are those of C2SP (signed-note, tlog-checkpoint, tlog-tiles, tlog-proof); only the leaf is our
 //! own ([`leaf`]). Nothing here decides about a record or sends anything.
 
+pub mod audit;
 pub mod keys;
 pub mod leaf;
 pub mod note;
 pub mod outside;
+pub mod pack;
+pub mod report;
 pub mod sealer;
+pub mod sheet;
+#[cfg(test)]
+mod tests;
 pub mod tree;
+pub mod verdict;
+pub mod verify;

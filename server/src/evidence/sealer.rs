@@ -45,6 +45,16 @@ impl Sealer {
         &self.keys.current
     }
 
+    /// The public keys that the configuration names, as keys of this log.
+    #[must_use]
+    pub fn own_keys(&self, origin: &str) -> Vec<VerifierKey> {
+        let previous = self.keys.previous.as_ref();
+        std::iter::once(&self.keys.current)
+            .chain(previous)
+            .map(|key| key.verifier(origin))
+            .collect()
+    }
+
     /// One pass: at most [`LOG_ROWS_MAX`] facts.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ const OLDEST_FROZEN: &str = "sendonce_oldest_frozen_age_seconds";
 const OLDEST_UNKNOWN: &str = "sendonce_unknown_oldest_age_seconds";
 const UNSEALED: &str = "sendonce_log_unsealed_facts";
 const OLDEST_UNSEALED: &str = "sendonce_log_oldest_unsealed_age_seconds";
+const AUDIT_OK: &str = "sendonce_audit_verify_ok";
 const OUTSIDE_FAILURES: &str = "sendonce_log_outside_failures_total";
 const FROZEN: &str = "sendonce_dispatch_frozen";
 const OPEN_BREAKERS: &str = "sendonce_price_breakers_open";
@@ -190,6 +191,7 @@ fn describe() {
     );
     describe_gauge!(OLDEST_FROZEN, "Age of the oldest event that a freeze holds back.");
     describe_gauge!(OLDEST_UNKNOWN, "Age of the oldest event whose outcome is unknown.");
+    describe_gauge!(AUDIT_OK, "1 where the last check of the whole log found nothing.");
     describe_gauge!(UNSEALED, "Facts that wait for their place in the log.");
     describe_gauge!(
         OLDEST_UNSEALED,
@@ -236,6 +238,9 @@ pub(super) fn fill(gauges: &Gauges, now: Stamp, is_up: bool) {
     ] {
         let age = oldest.map_or(0, |at| now.since(at).max(0));
         metrics::gauge!(name).set(seconds(age));
+    }
+    if let Some(is_sound) = gauges.is_log_sound {
+        metrics::gauge!(AUDIT_OK).set(if is_sound { 1.0 } else { 0.0 });
     }
     metrics::gauge!(UNSEALED).set(number(gauges.unsealed));
     metrics::gauge!(OPEN_BREAKERS).set(number(gauges.open_breakers));

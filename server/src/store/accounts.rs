@@ -87,13 +87,18 @@ impl<E: Engine> SqlStore<E> {
         Self::query(&mut tx, sql, values).await
     }
 
-    async fn setting(tx: &mut E::Tx, name: &str) -> Result<Option<String>, Error> {
+    pub(super) async fn setting(tx: &mut E::Tx, name: &str) -> Result<Option<String>, Error> {
         let rows =
             Self::query(tx, same("SELECT value FROM settings WHERE name = $1"), vec![name.into()]);
         rows.await?.pop().map(|mut row| row.text()).transpose()
     }
 
-    async fn put_setting(tx: &mut E::Tx, name: &str, value: &str, now: Stamp) -> Result<(), Error> {
+    pub(super) async fn put_setting(
+        tx: &mut E::Tx,
+        name: &str,
+        value: &str,
+        now: Stamp,
+    ) -> Result<(), Error> {
         Self::execute(
             tx,
             same(

@@ -105,7 +105,7 @@ impl Bench {
         self.folder.is_some()
     }
 
-    pub(super) async fn sqlite() -> Self {
+    pub(crate) async fn sqlite() -> Self {
         Self::empty_sqlite().await.migrated().await
     }
 
@@ -136,6 +136,12 @@ impl Bench {
             .expect("makes a database");
         let base = server.rsplit_once('/').expect("a URL with a database").0;
         Some(Self::new(format!("{base}/{name}"), None).await)
+    }
+
+    /// Admits so many events of a seller.
+    pub(crate) async fn admit_for(&self, seller: &str, count: usize) {
+        let events: Vec<_> = (0..count).map(|_| self.event(Some(seller), None)).collect();
+        self.store.admit(&events).await.expect("admits");
     }
 
     fn event(&self, seller: Option<&str>, window: Option<&str>) -> Admission {

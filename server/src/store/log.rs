@@ -93,6 +93,18 @@ pub struct LoggedFact {
     pub fact: Fact,
 }
 
+/// What the last check of the whole log came to.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct AuditVerdict {
+    pub integrity: bool,
+    pub completeness: bool,
+    pub size: u64,
+    pub at: Stamp,
+}
+
+/// The name of the setting that keeps it.
+const VERDICT: &str = "audit.verdict";
+
 /// Signs a head: the text of the note.
 pub type SignHead<'a> = &'a (dyn Fn(&Checkpoint) -> String + Send + Sync);
 
@@ -132,6 +144,9 @@ pub trait FactLog: Send + Sync {
         what: &Selection,
         after: Option<u64>,
     ) -> Result<Vec<LoggedFact>, Error>;
+    /// Keeps a verdict, and that somebody asked for it.
+    async fn keep_verdict(&self, actor: &str, verdict: &AuditVerdict) -> Result<(), Error>;
+    async fn verdict(&self) -> Result<Option<AuditVerdict>, Error>;
     /// How many facts of a selection wait for the sealer, at most [`LOG_ROWS_MAX`].
     async fn waiting(&self, what: &Selection) -> Result<u64, Error>;
 }
@@ -188,6 +203,11 @@ impl<E: Engine> SqlStore<E> {
     async fn one_count(tx: &mut E::Tx, batch: Batch) -> Result<u64, Error> {
         let rows = Self::query_batch(tx, batch).await?;
         rows.into_iter().next().map_or(Ok(0), |mut row| row.int()).map(size_of)
+    }
+
+    pub(super) async fn verdict_in(tx: &mut E::Tx) -> Result<Option<AuditVerdict>, Error> {
+        let text = Self::setting(tx, VERDICT).await?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     /// What waits for the sealer; the count stops at its limit.
@@ -522,6 +542,24 @@ impl<E: Engine> FactLog for SqlStore<E> {
             .into_iter()
             .map(|mut row| Ok(LoggedFact { index: size_of(row.int()?), fact: read_fact(row)? }))
             .collect()
+    }
+
+    async fn keep_verdict(&self, actor: &str, verdict: &AuditVerdict) -> Result<(), Error> {
+        let mut tx = self.engine.begin().await?;
+        let text = serde_json::to_string(verdict).map_err(|_| damaged("verdict"))?;
+        Self::put_setting(&mut tx, VERDICT, &text, verdict.at).await?;
+        let detail = Detail::default()
+            .code("what", "audit_verify")
+            .number("integrity", i64::from(verdict.integrity))
+            .number("completeness", i64::from(verdict.completeness))
+            .number("log_size", place_of(verdict.size));
+        self.note_operator(&mut tx, FactKind::Operator, actor, &detail).await?;
+        E::commit(tx).await
+    }
+
+    async fn verdict(&self) -> Result<Option<AuditVerdict>, Error> {
+        let mut tx = self.engine.begin_read().await?;
+        Self::verdict_in(&mut tx).await
     }
 
     async fn waiting(&self, what: &Selection) -> Result<u64, Error> {

@@ -7,7 +7,7 @@
 mod accounts;
 mod admit;
 #[cfg(test)]
-mod conformance;
+pub(crate) mod conformance;
 mod countries;
 mod duties;
 pub mod engine;
@@ -56,8 +56,8 @@ pub use duties::{Duties, DutyView, Hold};
 pub use engine::SCHEMA_VERSION;
 pub use inspect::Inspect;
 pub use log::{
-    FactLog, KeptCheckpoint, LOG_ROWS_MAX, LogHead, LogKey, LogRow, LoggedFact, PurgedRange,
-    Sealed, Selection, Unsealed,
+    AuditVerdict, FactLog, KeptCheckpoint, LOG_ROWS_MAX, LogHead, LogKey, LogRow, LoggedFact,
+    PurgedRange, Sealed, Selection, Unsealed,
 };
 pub use oplog::{LogListed, LogSearch, OperatorsLog};
 pub use people::{Changed, EXTERNAL, Factor, People, SessionRow};
@@ -435,6 +435,8 @@ pub struct Gauges {
     /// Facts that wait for their place in the log.
     pub unsealed: u64,
     pub oldest_unsealed_at: Option<Stamp>,
+    /// The last check of the whole log found nothing; none: there was none yet.
+    pub is_log_sound: Option<bool>,
 }
 
 /// Whether a process may start with its configuration.

@@ -590,6 +590,7 @@ impl<E: Engine> Pages for SqlStore<E> {
             pauses: self.ever_paused(&mut tx).await?,
             unsealed: unsealed.count,
             oldest_unsealed_at: unsealed.oldest_at,
+            is_log_sound: Self::verdict_in(&mut tx).await?.map(|v| v.integrity && v.completeness),
         })
     }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::{Bench, S};
+use crate::evidence::audit::{AuditReport, audit};
 use crate::evidence::keys::LogKeys;
 use crate::evidence::leaf::RawFact;
 use crate::evidence::note::{Checkpoint, Note, Signed, Signer};
 use crate::evidence::outside::Outside;
 use crate::evidence::sealer::{Sealer, readable};
 use crate::evidence::tree::{self, Edge};
+use crate::evidence::verdict::{Code, Side};
 use crate::store::{Error, Hold, LogRow, Selection, Store};
 
 fn signer(seed: u8) -> Signer {
@@ -254,6 +256,211 @@ async fn proofs_come_from_the_kept_tiles(b: Bench) {
     let _ = std::fs::remove_dir_all(at);
 }
 
+/// Whoever can change the schema can drop what guards the tables: the audit must not depend on it.
+async fn unlock(b: &Bench) {
+    let triggers = [
+        ("facts_update", "facts"),
+        ("facts_delete", "facts"),
+        ("log_leaves_update", "log_leaves"),
+        ("log_leaves_delete", "log_leaves"),
+    ];
+    for (trigger, table) in triggers {
+        let on = if b.is_sqlite() { String::new() } else { format!(" ON {table}") };
+        assert!(b.force(format!("DROP TRIGGER {trigger}{on}")).await);
+    }
+}
+
+async fn audited(b: &Bench, at: &std::path::Path, seed: u8) -> AuditReport {
+    let own = [signer(seed).verifier("log.example/one")];
+    let now = crate::clock::Clock::now(&b.clock);
+    audit(&*b.store, &Outside::new(at.to_path_buf()), &own, now).await.expect("audits")
+}
+
+/// A log of 300 facts under several heads, a change behind its back, and what the audit then says.
+async fn after(b: &Bench, change: &[&str]) -> (AuditReport, std::path::PathBuf) {
+    let at = folder();
+    let hold = hold(&*b.store, "one").await;
+    for _ in 0..3 {
+        admitted(b, 100).await;
+        sealer(b, &at, &[1]).drain(hold).await.expect("seals");
+    }
+    let before = audited(b, &at, 1).await;
+    assert!(before.findings.is_clean(), "{before:?}");
+    assert_eq!((before.size, before.facts, before.outside_size), (300, 300, Some(300)));
+    unlock(b).await;
+    for sql in change {
+        assert!(b.force((*sql).to_owned()).await, "{sql}");
+    }
+    (audited(b, &at, 1).await, at)
+}
+
+fn assert_found(report: &AuditReport, code: Code) {
+    assert!(report.findings.has(code), "{code:?} is not among {:?}", report.findings);
+    assert!(!report.findings.holds(code.side()));
+    let other = match code.side() {
+        Side::Integrity => Side::Completeness,
+        Side::Completeness => Side::Integrity,
+    };
+    assert!(report.findings.holds(other), "{:?}", report.findings);
+}
+
+async fn an_edited_field_is_found(b: Bench) {
+    let (report, at) =
+        after(&b, &["UPDATE facts SET actor = 'operator:x' WHERE fact_no = 7"]).await;
+    assert_found(&report, Code::EditedFact);
+    assert_eq!(report.findings.findings.len(), 1);
+    assert_eq!(report.findings.findings[0].index, Some(6));
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_word_that_is_none_is_an_edited_field_and_no_failure(b: Bench) {
+    let (report, at) = after(&b, &["UPDATE facts SET detail = 'x' WHERE fact_no = 7"]).await;
+    assert_found(&report, Code::EditedFact);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_fact_and_its_leaf_that_were_written_again_are_found(b: Bench) {
+    let mut fact = RawFact { actor: "operator:x".to_owned(), ..RawFact::default() };
+    fact.seq = 1;
+    let forged = format!(
+        "UPDATE log_leaves SET leaf_hash = '{}' WHERE log_index = 6",
+        tree::encode(&fact.hash())
+    );
+    let (report, at) =
+        after(&b, &["UPDATE facts SET actor = 'operator:x' WHERE fact_no = 7", forged.as_str()])
+            .await;
+    assert_found(&report, Code::EditedFact);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_fact_that_is_gone_from_the_middle_is_found(b: Bench) {
+    let (report, at) = after(&b, &["DELETE FROM facts WHERE fact_no = 150"]).await;
+    assert_found(&report, Code::MissingFact);
+    assert_eq!(report.findings.findings[0].index, Some(149));
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_place_that_is_gone_is_found(b: Bench) {
+    let (report, at) = after(
+        &b,
+        &["DELETE FROM log_leaves WHERE log_index = 149", "DELETE FROM facts WHERE fact_no = 150"],
+    )
+    .await;
+    assert_found(&report, Code::MissingPlace);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn newest_facts_that_are_gone_are_found(b: Bench) {
+    let (report, at) = after(&b, &["DELETE FROM facts WHERE fact_no > 298"]).await;
+    assert_found(&report, Code::NewestMissing);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_log_that_was_cut_with_its_heads_is_found_by_the_folder(b: Bench) {
+    let (report, at) = after(
+        &b,
+        &[
+            "DELETE FROM facts WHERE fact_no > 200",
+            "DELETE FROM log_leaves WHERE log_index >= 200",
+            "DELETE FROM log_checkpoints WHERE size > 200",
+            "UPDATE log_state SET size = 200",
+        ],
+    )
+    .await;
+    assert_found(&report, Code::NewestMissing);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_log_that_was_emptied_is_found(b: Bench) {
+    let (report, at) = after(&b, &["DELETE FROM facts"]).await;
+    assert_found(&report, Code::AllMissing);
+    let _ = std::fs::remove_dir_all(at);
+    let b = if b.is_sqlite() {
+        Bench::sqlite().await
+    } else {
+        Bench::postgres().await.expect("a server")
+    };
+    let change = [
+        "DELETE FROM facts",
+        "DELETE FROM log_leaves",
+        "DELETE FROM log_checkpoints",
+        "DELETE FROM log_state",
+    ];
+    let (report, at) = after(&b, &change).await;
+    assert!(report.findings.has(Code::AllMissing), "{report:?}");
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn facts_that_changed_places_are_found(b: Bench) {
+    let (report, at) = after(
+        &b,
+        &[
+            "UPDATE log_leaves SET fact_no = -1 WHERE log_index = 10",
+            "UPDATE log_leaves SET fact_no = 11 WHERE log_index = 20",
+            "UPDATE log_leaves SET fact_no = 21 WHERE log_index = 10",
+        ],
+    )
+    .await;
+    assert_found(&report, Code::Reordered);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn places_that_were_exchanged_are_found(b: Bench) {
+    let (report, at) = after(
+        &b,
+        &[
+            "UPDATE log_leaves SET log_index = 100000 WHERE log_index = 10",
+            "UPDATE log_leaves SET log_index = 10 WHERE log_index = 20",
+            "UPDATE log_leaves SET log_index = 20 WHERE log_index = 100000",
+        ],
+    )
+    .await;
+    assert_found(&report, Code::Reordered);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_fork_is_found(b: Bench) {
+    // The same key signed another tree of the same size.
+    let head = Checkpoint { origin: "log.example/one".to_owned(), size: 200, root: [7; 32] };
+    let note = crate::evidence::note::sign(&head.origin, &head.text(), &[&signer(1)]);
+    let sql = format!("UPDATE log_checkpoints SET note = '{note}' WHERE size = 200");
+    let (report, at) = after(&b, &[sql.as_str()]).await;
+    assert_found(&report, Code::Fork);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_head_of_another_key_is_found(b: Bench) {
+    let (report, at) = after(&b, &[]).await;
+    assert!(report.findings.is_clean());
+    let forged = {
+        let head = b.store.checkpoint_from(200).await.expect("reads").expect("is there");
+        let note = Note::parse(&head.note).expect("a note");
+        let note = crate::evidence::note::sign("log.example/one", &note.text, &[&signer(9)]);
+        format!("UPDATE log_checkpoints SET note = '{note}' WHERE size = 200")
+    };
+    assert!(b.force(forged).await);
+    assert_found(&audited(&b, &at, 1).await, Code::WrongKey);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn an_old_head_in_the_folder_is_found(b: Bench) {
+    let (_, at) = after(&b, &[]).await;
+    let old = b.store.checkpoint_from(100).await.expect("reads").expect("is there");
+    std::fs::write(at.join("checkpoint"), old.note).expect("writes");
+    assert_found(&audited(&b, &at, 1).await, Code::OldCheckpoint);
+    let _ = std::fs::remove_dir_all(at);
+}
+
+async fn a_fact_that_never_reached_the_log_is_found(b: Bench) {
+    let (report, at) = after(&b, &["DELETE FROM log_pending"]).await;
+    assert!(report.findings.is_clean());
+    admitted(&b, 1).await;
+    assert_eq!(audited(&b, &at, 1).await.unsealed, 1);
+    assert!(b.force("DELETE FROM log_pending".to_owned()).await);
+    assert_found(&audited(&b, &at, 1).await, Code::OutsideTheLog);
+    let _ = std::fs::remove_dir_all(at);
+}
+
 on_both_engines! {
     every_fact_gets_one_place_and_the_heads_are_signed,
     a_hundred_appends_at_once_from_an_empty_log_make_no_fork_and_no_gap,
@@ -263,4 +470,18 @@ on_both_engines! {
     what_is_read_back_has_the_hash_that_was_sealed,
     the_database_keeps_the_log_as_it_is,
     proofs_come_from_the_kept_tiles,
+    an_edited_field_is_found,
+    a_word_that_is_none_is_an_edited_field_and_no_failure,
+    a_fact_and_its_leaf_that_were_written_again_are_found,
+    a_fact_that_is_gone_from_the_middle_is_found,
+    a_place_that_is_gone_is_found,
+    newest_facts_that_are_gone_are_found,
+    a_log_that_was_cut_with_its_heads_is_found_by_the_folder,
+    a_log_that_was_emptied_is_found,
+    facts_that_changed_places_are_found,
+    places_that_were_exchanged_are_found,
+    a_fork_is_found,
+    a_head_of_another_key_is_found,
+    an_old_head_in_the_folder_is_found,
+    a_fact_that_never_reached_the_log_is_found,
 }
