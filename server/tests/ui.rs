@@ -67,6 +67,7 @@ struct World {
     keys: Arc<Keys>,
     wakeups: Wakeups,
     shutdown: CancellationToken,
+    sealer: Arc<server::evidence::sealer::Sealer>,
     folder: PathBuf,
 }
 
@@ -105,7 +106,8 @@ impl World {
         }
         std::fs::write(folder.join("secret.txt"), "secret").unwrap();
         let text = format!(
-            "[server]\npublic_url = \"{public_url}\"\nsite_dir = \"{}\"\n[ui]\nidle_timeout = \"1h\"\nabsolute_timeout = \"5h\"\n{more}",
+            "[server]\npublic_url = \"{public_url}\"\ndata_dir = \"{}\"\nsite_dir = \"{}\"\n[ui]\nidle_timeout = \"1h\"\nabsolute_timeout = \"5h\"\n{more}",
+            folder.display(),
             site.display()
         );
         let config = Arc::new(Config::parse("test", &text, std::iter::empty()).unwrap());
@@ -126,9 +128,11 @@ impl World {
             keys: keys.clone(),
             rules: Arc::new(rules),
         };
-        let store =
-            open(&format!("sqlite://{}", folder.join("test.db").display()), env).await.unwrap();
+        let store = open(&format!("sqlite://{}", folder.join("test.db").display()), env.clone())
+            .await
+            .unwrap();
         store.migrate().await.unwrap();
+        let sealer = Arc::new(server::node::sealer(&config, &env, &store).unwrap());
         let provider: Arc<dyn Provider> = Arc::new(Post(capability));
         let (wakeups, shutdown) = (Wakeups::default(), CancellationToken::new());
         let router = ui_router(UiState::new(UiParts {
@@ -139,10 +143,11 @@ impl World {
             entropy,
             wakeups: wakeups.clone(),
             providers: Arc::new(Registry::of(BTreeMap::from([("post".to_owned(), provider)]))),
+            sealer: sealer.clone(),
             transport: Arc::new(HttpTransport::new(Arc::new(clock.clone()))),
             shutdown: shutdown.clone(),
         }));
-        Self { store, router, clock, keys, wakeups, shutdown, folder }
+        Self { store, router, clock, keys, wakeups, shutdown, sealer, folder }
     }
 
     fn pass(&self, seconds: u64) {
@@ -404,6 +409,8 @@ const EXPECTED: &[(Verb, &str, &[&str])] = &[
     (Verb::Get, "/workers", OPERATORS),
     (Verb::Get, "/lookup", LOOKERS),
     (Verb::Post, "/lookup", LOOKERS),
+    (Verb::Get, "/evidence", AUDITORS),
+    (Verb::Post, "/evidence", AUDITORS),
     (Verb::Get, "/log", AUDITORS),
     (Verb::Post, "/log", AUDITORS),
     (Verb::Get, "/account", OPERATORS),

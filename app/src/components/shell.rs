@@ -81,7 +81,13 @@ const MENU: &[(&str, &[Entry])] = &[
             entry("/runbook", "Runbook", "list", Permission::SeeEvents),
         ],
     ),
-    ("Audit", &[entry("/log", "Operators’ log", "people", Permission::Evidence)]),
+    (
+        "Audit",
+        &[
+            entry("/evidence", "Evidence", "shield", Permission::Evidence),
+            entry("/log", "Operators’ log", "people", Permission::Evidence),
+        ],
+    ),
     (
         "Administration",
         &[

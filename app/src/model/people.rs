@@ -200,6 +200,32 @@ pub struct LogPage {
     pub stale: Option<String>,
 }
 
+/// `/evidence`: how the log stands, and the packs that were taken last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidencePage {
+    pub origin: String,
+    /// Facts that are sealed.
+    pub size: u64,
+    pub sealed_at: Option<Stamp>,
+    pub unsealed: u64,
+    pub unsealed_since: Option<Stamp>,
+    pub verdict: Option<EvidenceVerdict>,
+    /// A pack ends here.
+    pub facts_max: u64,
+    /// Facts of exports, newest first.
+    pub taken: Vec<Fact>,
+}
+
+/// What the last check of the whole log came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidenceVerdict {
+    pub integrity: bool,
+    pub completeness: bool,
+    /// Facts that were checked.
+    pub size: u64,
+    pub at: Stamp,
+}
+
 /// `/account`: one's own account.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountPage {

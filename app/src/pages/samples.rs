@@ -670,6 +670,30 @@ pub fn factor_enrolling() -> AccountPage {
     }
 }
 
+pub fn evidence() -> EvidencePage {
+    let mut fact = log().rows.swap_remove(0);
+    fact.kind = FactKind::Operator;
+    fact.detail = Detail::default()
+        .code("what", "export")
+        .code("sha256", &"0f".repeat(32))
+        .number("facts", 14);
+    EvidencePage {
+        origin: "sendonce.example.com/sendonce/1f2e3d4c".to_owned(),
+        size: 1_042,
+        sealed_at: Some(ago(2)),
+        unsealed: 3,
+        unsealed_since: Some(ago(1)),
+        verdict: Some(EvidenceVerdict {
+            integrity: true,
+            completeness: false,
+            size: 1_000,
+            at: ago(3_600),
+        }),
+        facts_max: 20_000,
+        taken: vec![fact],
+    }
+}
+
 pub fn log() -> LogPage {
     let act = |seq: u32, kind, detail: Detail| Fact {
         seq,

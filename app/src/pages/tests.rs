@@ -309,6 +309,20 @@ fn gallery() -> Vec<(&'static str, String)> {
                 super::account(f(Support, "/account"), samples::factor_on(), options()).into_any()
             }),
         ),
+        (
+            "evidence",
+            any(&|| {
+                let (data, form) = (samples::evidence(), FormState::default());
+                super::evidence(f(Compliance, "/evidence"), data, form, options()).into_any()
+            }),
+        ),
+        (
+            "evidence-none",
+            any(&|| {
+                let (data, form) = (EvidencePage::default(), FormState::default());
+                super::evidence(f(Compliance, "/evidence"), data, form, options()).into_any()
+            }),
+        ),
         ("log", any(&|| super::log(f(Compliance, "/log"), samples::log(), options()).into_any())),
         (
             "log-none",

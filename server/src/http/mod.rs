@@ -7,6 +7,7 @@ pub mod auth;
 pub mod body;
 pub mod cursor;
 mod desk;
+mod evidence;
 mod factor;
 pub mod freezes;
 pub mod guard;

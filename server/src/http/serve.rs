@@ -36,6 +36,7 @@ pub fn router(node: &Node, metrics: PrometheusHandle, with_health: bool) -> Rout
             entropy: Arc::clone(&node.env.entropy),
             wakeups: node.wakeups.clone(),
             providers: Arc::clone(&node.registry),
+            sealer: Arc::clone(&node.sealer),
             transport: Arc::clone(&node.transport),
             shutdown: node.stop.clone(),
         })));

@@ -34,12 +34,13 @@ use super::session::{self, Anonymous, Sessions, Visitor};
 use super::site::Site;
 use super::sse::{self, Streams};
 use super::{
-    account, admin, cursor, desk, login, lookup, oidc, oplog, policy_desk, render, search, setup,
-    watch,
+    account, admin, cursor, desk, evidence, login, lookup, oidc, oplog, policy_desk, render,
+    search, setup, watch,
 };
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::entropy::Entropy;
+use crate::evidence::sealer::Sealer;
 use crate::keys::Keys;
 use crate::outbox::Wakeups;
 use crate::password::Passwords;
@@ -75,6 +76,8 @@ pub struct UiParts {
     pub entropy: Arc<dyn Entropy>,
     pub wakeups: Wakeups,
     pub providers: Arc<Registry>,
+    /// Signs the manifests of evidence packs.
+    pub sealer: Arc<Sealer>,
     /// To the identity provider.
     pub transport: Arc<dyn Transport>,
     /// Ends the open streams.
@@ -531,6 +534,8 @@ impl Visit<'_> {
             Act::Configuration => admin::configuration(self).await,
             Act::Lookup => lookup::show(self, None).await,
             Act::LookUp => lookup::act(self, form).await,
+            Act::Evidence => evidence::show(self).await,
+            Act::ExportEvidence => evidence::export(self, form).await,
             Act::Log => oplog::show(self).await,
             Act::ExportLog => oplog::export(self, form).await,
             Act::Account => account::show(self).await,
@@ -558,6 +563,7 @@ impl Visit<'_> {
             Act::LookUp => lookup::show(self, Some(lookup::STALE)).await,
             Act::CloseBreaker => policy_desk::stale(self, form).await,
             Act::Acknowledge => watch::stale(self, form).await,
+            Act::ExportEvidence => evidence::stale(self, form).await,
             _ => Ok(self.state.refuse(Some(self.frame.clone()), &Refusal::StaleForm)),
         }
     }

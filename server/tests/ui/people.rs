@@ -567,3 +567,47 @@ async fn a_stale_form_of_an_admin_does_nothing_and_keeps_what_was_typed() {
     assert_eq!(look.status, StatusCode::FORBIDDEN);
     assert!(!look.text.contains("2025550177"));
 }
+
+#[tokio::test]
+async fn evidence_is_taken_away_with_its_hash_in_the_log() {
+    let world = World::new().await;
+    let id = world.admit(1, "seller-1").await;
+    let mut reader = world.signed_in(Role::Compliance).await;
+    let empty = reader.get("/evidence").await;
+    assert!(empty.says("Download evidence") && empty.says("No pack was taken yet"));
+    let csrf = empty.field("csrf");
+    let asked = |field: &'static str, value: &str| {
+        vec![("csrf".to_owned(), csrf.clone()), (field.to_owned(), value.to_owned())]
+    };
+    for (field, value, says) in [
+        ("id", "", "Name one"),
+        ("id", "nobody", "no notification with this id"),
+        ("id", "somebody@example.com", "This is no id"),
+        ("seller", "+14155550173", "This is no seller id"),
+        ("from", "2026-03-14T03:00", "Write it as"),
+    ] {
+        let form = asked(field, value);
+        let form: Vec<(&str, &str)> =
+            form.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let page = reader.post("/evidence", &form).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{field}");
+        assert!(page.says(says), "{field}: {says}");
+        assert!(!page.text.contains("somebody@example") && !page.text.contains("14155550173"));
+    }
+    let duty = world.store.take_duty(server::duty::SEAL, "test", 600_000_000).await.unwrap();
+    world.sealer.drain(duty.expect("is free")).await.unwrap();
+    for (field, value) in [("id", id.as_str()), ("seller", "seller-1")] {
+        let pack = reader.post("/evidence", &[("csrf", csrf.as_str()), (field, value)]).await;
+        assert_eq!(pack.status, StatusCode::OK, "{field}");
+        assert_eq!(pack.header("content-type"), "application/zip");
+        let hash = pack.header("x-sendonce-sha256").to_owned();
+        assert!(pack.header("content-disposition").contains(&hash[..12]));
+        let after = reader.get("/evidence").await;
+        assert!(after.text.contains(&hash), "the page names its hash");
+    }
+    assert_eq!(world.logged("export").await, 2);
+    let stale = reader.post("/evidence", &[("csrf", "x"), ("id", &id)]).await;
+    assert_eq!(stale.status, StatusCode::FORBIDDEN);
+    assert!(stale.says("out of date"), "and what was typed is kept");
+    assert!(stale.text.contains(&format!("value=\"{id}\"")));
+}
