@@ -190,6 +190,16 @@ impl Host for System {
         })
     }
 
+    async fn rehearse(
+        &self,
+        name: &str,
+        provider: &config::ProviderConfig,
+    ) -> Result<crate::rehearsal::Rehearsal, CliError> {
+        crate::rehearsal::run(name, provider, &seams()).await.map_err(|error| {
+            CliError::failed(&format!("{error:#}"), "mend the provider's configuration")
+        })
+    }
+
     async fn keep_trial(&self, config: &Config, trial: &store::Trial) -> Result<(), CliError> {
         let seams = seams();
         let (_, store) = node::open_store(config, &seams, node::rules(config, None))

@@ -21,6 +21,7 @@ pub mod password;
 pub mod policy;
 pub mod providers;
 pub mod reconcile;
+pub mod rehearsal;
 pub mod sentences;
 pub mod simulator;
 pub mod slo;

@@ -38,7 +38,7 @@ const LIFE: i64 = 10_000_000;
 const PATIENCE: i64 = 5_000_000;
 
 /// Between two looks at the ledger.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// The settle time against the simulator, where one is configured: longer than its lag below.
 const SETTLE: i64 = 1_500_000;
@@ -47,7 +47,7 @@ const SETTLE: i64 = 1_500_000;
 const LAG: i64 = 700_000;
 
 /// The settings of the trial's own process: everything quick, nothing else changed.
-const CONFIG: &str = r#"
+pub(crate) const CONFIG: &str = r#"
 [admission]
 min_lifetime = "5s"
 [dispatch]
@@ -192,7 +192,7 @@ pub fn stand_in_config(kind: &str) -> anyhow::Result<ProviderConfig> {
 }
 
 /// The folder of the trial's ledger, gone with it.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -206,7 +206,7 @@ struct Places {
     to: Option<Secret>,
 }
 
-fn place(scenario: usize, channel: Channel) -> String {
+pub(crate) fn place(scenario: usize, channel: Channel) -> String {
     match channel {
         Channel::Sms => format!("+1202555010{scenario}"),
         Channel::Email => format!("trial-{scenario}@example.com"),
@@ -448,7 +448,7 @@ fn value_of(provider: &ProviderConfig, key: &str) -> Option<Secret> {
 }
 
 /// A simulator for this trial alone, with the provider pointed at it. `demo` brings its own.
-async fn open_simulator(
+pub(crate) async fn open_simulator(
     kind: &Kind,
     tried: &mut ProviderConfig,
     seams: &Seams,

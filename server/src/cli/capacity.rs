@@ -9,8 +9,7 @@ use crate::slo::capacity::{Ask, Load, plan};
 /// The load, where it is not the one of the last seven days.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
-    after_help = "Example:\n  sendonce capacity\n  sendonce capacity --peak 50 --call-ms 800 --processes 3\n\n\
-                        Exit code 1 when the configuration is short of something."
+    after_help = "Example:\n  sendonce capacity\n  sendonce capacity --peak 50 --call-ms 800 --processes 3"
 )]
 pub struct Args {
     /// Admissions a second at the peak; else the busiest minute of the last 7 days.
@@ -45,7 +44,7 @@ pub struct Args {
 /// Says what the load needs, and which figures are guesses.
 ///
 /// # Errors
-/// With exit code 1 when the configuration is short of something.
+/// When the ledger does not answer.
 pub async fn run(
     args: &Args,
     config: &Config,
@@ -75,9 +74,11 @@ fn print(args: &Args, config: &Config, load: &Load, out: &mut Out) -> Result<(),
     }
     match page.needs.iter().find(|need| need.is_short) {
         None => Ok(()),
-        Some(need) => Err(CliError::failed(
-            &format!("the configuration is short of: {}", need.name.to_lowercase()),
-            &format!("set {} to {} or more, or run more processes", need.key, need.value),
+        Some(need) => out.note(&format!(
+            "warning: the configuration is short of: {}; set {} to {} or more, or run more processes",
+            need.name.to_lowercase(),
+            need.key,
+            need.value
         )),
     }
 }

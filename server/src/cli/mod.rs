@@ -20,6 +20,7 @@ pub mod input;
 pub mod keys;
 pub mod out;
 pub mod provider;
+pub mod rehearse;
 pub mod restore;
 pub mod retention;
 pub mod serve;
@@ -42,6 +43,7 @@ pub use self::error::CliError;
 pub use self::input::{Input, Terminal};
 pub use self::out::Out;
 use crate::config::{Config, ProviderConfig};
+use crate::rehearsal::Rehearsal;
 use crate::store::Trial;
 use crate::trial::{Report, Target};
 
@@ -113,6 +115,8 @@ pub enum Command {
     Backup(restore::BackupArgs),
     /// Say how many workers and reads a load needs.
     Capacity(capacity::Args),
+    /// Run the seven narratives and take their evidence away.
+    Rehearse(rehearse::Args),
     /// Run the provider simulator as a server.
     Simulator(simulator::Args),
     /// Providers and what they can do.
@@ -151,6 +155,9 @@ pub trait Host: Send + Sync {
         provider: &ProviderConfig,
         target: &Target,
     ) -> Result<Report, CliError>;
+
+    /// Runs the narratives with one provider.
+    async fn rehearse(&self, name: &str, provider: &ProviderConfig) -> Result<Rehearsal, CliError>;
 
     /// Keeps a trial's report in the ledger.
     async fn keep_trial(&self, config: &Config, trial: &Trial) -> Result<(), CliError>;
@@ -211,6 +218,7 @@ pub async fn run(
         }
         Command::Config(args) => config::run(args, cli.load(), out),
         Command::Simulator(args) => host.simulator(args.clone()).await,
+        Command::Rehearse(args) => rehearse::run(args, &cli.load()?, host, out).await,
         Command::Provider(args) => match args.command {
             provider::Command::List { .. } => provider::run(args, cli.load(), out),
             provider::Command::Trial { .. } => {

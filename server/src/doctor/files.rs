@@ -38,7 +38,14 @@ fn rights(path: &Path, about: &std::fs::Metadata, check: &str, wanted: u32) -> F
     let shown = path.display();
     let mode = about.permissions().mode() & 0o777;
     let own = rustix::process::geteuid().as_raw();
-    if mode & 0o077 != 0 {
+    // The keys have rights of their own: a folder that others may only look into gives nothing away.
+    if about.is_dir() && mode & 0o077 != 0 && mode & 0o022 == 0 {
+        Finding::warning(
+            check,
+            &format!("{shown} can be looked into by others ({mode:03o})"),
+            &format!("chmod {wanted:03o} {shown}"),
+        )
+    } else if mode & 0o077 != 0 {
         Finding::bad(
             check,
             &format!("{shown} is open to others ({mode:03o})"),

@@ -139,3 +139,15 @@ fn a_number_outside_the_allowed_countries_gets_no_call_and_the_breaker_stops_a_f
     assert!(stopped >= 1, "{ends:?}");
     assert_eq!(simulator.calls() + stopped, 12);
 }
+
+#[test]
+fn the_rehearsal_tells_all_seven_stories_and_its_pack_verifies() {
+    let folder = crate::kit::Folder::new();
+    let database = format!("sqlite://{}/none.db", folder.0.display());
+    let pack = folder.0.join("pack.zip").display().to_string();
+    let (code, said) = crate::kit::run_with(&folder.0, &database, &["rehearse", "--out", &pack]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!folder.0.join("none.db").exists(), "the real ledger is not touched");
+    let (code, said) = crate::kit::run_with(&folder.0, &database, &["evidence", "verify", &pack]);
+    assert_eq!(code, Some(0), "{said}");
+}
