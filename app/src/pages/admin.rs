@@ -100,7 +100,7 @@ pub fn users(frame: Frame, data: UsersPage, options: LeptosOptions) -> impl Into
                 {scroll(
                     "Users".to_owned(),
                     view! {
-                        <table class="table">
+                        <table class="table people">
                             <caption class="vh">"Operators"</caption>
                             <thead>
                                 <tr>
@@ -256,7 +256,7 @@ pub fn clients(frame: Frame, data: ClientsPage, options: LeptosOptions) -> impl 
         scroll(
             "API clients".to_owned(),
             view! {
-                <table class="table">
+                <table class="table people">
                     <caption class="vh">"API clients"</caption>
                     <thead>
                         <tr>
