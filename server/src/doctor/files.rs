@@ -38,7 +38,7 @@ fn rights(path: &Path, about: &std::fs::Metadata, check: &str, wanted: u32) -> F
     let shown = path.display();
     let mode = about.permissions().mode() & 0o777;
     let own = rustix::process::geteuid().as_raw();
-    // The keys have rights of their own: a folder that others may only look into gives nothing away.
+    // The keys have rights of their own. Others who may only look can read an embedded database, but change nothing.
     if about.is_dir() && mode & 0o077 != 0 && mode & 0o022 == 0 {
         Finding::warning(
             check,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_or_a_key_file_that_others_can_read_is_bad() {
+    fn a_folder_that_others_can_change_or_a_key_file_that_they_can_read_is_bad() {
         let folder = std::env::temp_dir().join(format!("sendonce-doctor-{}", SystemEntropy.hex(8)));
         let text = format!("[server]\ndata_dir = {:?}", folder.display().to_string());
         let config = Config::parse("x", &text, std::iter::empty()).expect("reads");
@@ -120,6 +120,8 @@ mod tests {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
         };
         open(&folder, 0o755);
+        assert_eq!(level(&examine(&config), "files.data_dir"), Some(Level::Warning));
+        open(&folder, 0o775);
         assert_eq!(level(&examine(&config), "files.data_dir"), Some(Level::Bad));
         assert_eq!(level(&examine(&config), "keys.file"), Some(Level::Warning));
         assert!(!config.key_file().exists(), "it makes nothing");
