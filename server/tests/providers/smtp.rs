@@ -1,5 +1,8 @@
 //! SMTP: the adapter against a server that is told what to do, and against the simulator.
 
+use rsa::RsaPrivateKey;
+use rsa::pkcs1::{EncodeRsaPrivateKey as _, EncodeRsaPublicKey as _, LineEnding};
+use rsa::rand_core::OsRng;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -532,15 +535,15 @@ fn verify_dkim(letter: &str, algorithm: &'static dyn VerificationAlgorithm, key:
 
 #[tokio::test]
 async fn a_signed_letter_verifies_and_a_changed_one_does_not() {
-    // Made for this test alone; nothing else uses or trusts it.
-    let rsa = include_str!("../data/dkim-test-rsa.pem");
-    let rsa_public = include_bytes!("../data/dkim-test-rsa-public.der").to_vec();
+    let rsa = RsaPrivateKey::new(&mut OsRng, 2048).unwrap();
+    let rsa_public = rsa.to_public_key().to_pkcs1_der().unwrap().into_vec();
+    let rsa = rsa.to_pkcs1_pem(LineEnding::LF).unwrap().to_string();
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     let ed_public = pair.public_key_raw().to_vec();
     let folder = folder();
     let path = folder.join("dkim.pem");
     let cases: [(String, &'static dyn VerificationAlgorithm, Vec<u8>); 2] = [
-        (rsa.to_owned(), &RSA_PKCS1_2048_8192_SHA256, rsa_public),
+        (rsa, &RSA_PKCS1_2048_8192_SHA256, rsa_public),
         (pair.serialize_pem(), &ED25519, ed_public),
     ];
     for (key, algorithm, public) in cases {
