@@ -16,6 +16,9 @@ ALTER TABLE log_holds ADD COLUMN ended_reason TEXT;
 CREATE INDEX records_over ON records (settled_at, id) WHERE settled_at IS NOT NULL;
 CREATE INDEX facts_operators ON facts (at, seq) WHERE kind = 'operator';
 
+-- A callback that names only the provider's message finds its attempt by it.
+CREATE INDEX facts_messages ON facts (provider_message_id) WHERE provider_message_id IS NOT NULL;
+
 -- An event goes only with its tombstone.
 CREATE TRIGGER records_delete BEFORE DELETE ON records
 WHEN NOT EXISTS (SELECT 1 FROM tombstones t WHERE t.record_id = OLD.id)

@@ -8,7 +8,7 @@ use super::engine::Sql;
 use super::work;
 
 /// Statements that run all the time, with literals for their parameters.
-fn hot() -> [(&'static str, Sql, &'static [&'static str]); 7] {
+fn hot() -> [(&'static str, Sql, &'static [&'static str]); 8] {
     [
         ("claim", work::CLAIM, &["'sms'", "1", "1", "8", "1", "1"]),
         ("claim_replays", work::CLAIM_REPLAYS, &["'sms'", "1", "1", "8", "1", "1"]),
@@ -16,6 +16,7 @@ fn hot() -> [(&'static str, Sql, &'static [&'static str]); 7] {
         ("leases_over", work::LEASES_OVER, &["1", "8", "1", "1"]),
         ("queue_over", work::QUEUE_OVER, &["1", "8", "1", "1"]),
         ("unknown_over", work::UNKNOWN_OVER, &["1", "8", "1", "1"]),
+        ("attempt_of_message", work::ATTEMPT_OF_MESSAGE, &["'m'", "'demo'"]),
         ("polls_over", work::POLLS_OVER, &["1", "8", "1", "1"]),
     ]
 }
@@ -91,5 +92,5 @@ async fn settled_history_is_not_read_by_the_queue_on_postgresql() {
 /// A table that grows with history, or with the queue.
 fn is_large(step: &str) -> bool {
     step.split_whitespace()
-        .any(|word| ["records", "outbox", "r", "o", "facts", "calls"].contains(&word))
+        .any(|word| ["records", "outbox", "r", "o", "facts", "calls", "attempts"].contains(&word))
 }

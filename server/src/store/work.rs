@@ -61,6 +61,14 @@ pub(super) const CLAIM_READS: Sql = locking!(
     "FOR UPDATE OF r SKIP LOCKED"
 );
 
+/// The attempt whose message the provider calls so.
+pub(super) const ATTEMPT_OF_MESSAGE: Sql = same(
+    "SELECT a.id, a.attempt, a.fingerprint FROM facts f
+       JOIN attempts a ON a.id = f.id AND a.attempt = f.attempt
+     WHERE f.provider_message_id = $1 AND f.provider = $2 AND a.provider = $2
+     ORDER BY a.started_at DESC LIMIT 1",
+);
+
 pub(super) const LEASES_OVER: Sql = locking!(
     "SELECT id FROM records WHERE state = 'dispatching' AND lease_until <= $1
        AND semantics BETWEEN $3 AND $4
@@ -311,13 +319,7 @@ impl<E: Engine> SqlStore<E> {
         if let (None, Some(message_id)) = (&receipt.attempt_id, &receipt.message_id) {
             rows = Self::query(
                 tx,
-                same(
-                    "SELECT a.id, a.attempt, a.fingerprint FROM attempts a
-                      WHERE a.provider = $2 AND EXISTS (SELECT 1 FROM facts f
-                        WHERE f.id = a.id AND f.attempt = a.attempt AND f.provider = $2
-                          AND f.provider_message_id = $1)
-                      ORDER BY a.started_at DESC LIMIT 1",
-                ),
+                ATTEMPT_OF_MESSAGE,
                 vec![message_id.into(), (&evidence.provider).into()],
             )
             .await?;
